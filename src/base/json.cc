@@ -1,0 +1,40 @@
+#include "base/json.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+
+namespace medley {
+
+nlohmann::json parse_json(std::string_view text, const std::string& origin) {
+  constexpr int max_depth = 64;  // the published files nest about 8 deep; a stack must not follow a hostile one
+  std::vector<std::set<std::string>> keys;
+  const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
+    using event_t = nlohmann::json::parse_event_t;
+    if (depth > max_depth) fail("{}: JSON nested deeper than {}", origin, max_depth);
+    if (event == event_t::object_start) keys.emplace_back();
+    if (event == event_t::object_end) keys.pop_back();
+    if (event == event_t::key && !keys.back().insert(parsed.get<std::string>()).second)
+      fail("{}: the key \"{}\" appears twice in one object", origin, parsed.get<std::string>());
+    return true;
+  };
+  try {
+    return nlohmann::json::parse(text, watch);
+  } catch (const nlohmann::json::parse_error& error) {
+    fail("{}: not valid JSON at byte {}: {}", origin, error.byte, error.what());
+  }
+}
+
+nlohmann::json read_json(const std::filesystem::path& path) {
+  return parse_json(read_text(path), path.string());
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+}  // namespace medley

@@ -1,0 +1,92 @@
+#include "tensor/tensor.h"
+
+#include <fmt/ranges.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace medley {
+
+TensorView::TensorView(void* data_in, DType dtype_in, std::span<const int64_t> dims, Device device_in)
+    : data(data_in), dtype(dtype_in), device(device_in), rank(int(dims.size())) {
+  MEDLEY_CHECK(rank <= max_rank);
+  int64_t stride = 1;
+  for (int d = rank - 1; d >= 0; --d) {
+    shape[d] = dims[d];
+    strides[d] = stride;
+    stride *= dims[d];
+  }
+}
+
+TensorView::TensorView(void* data_in, DType dtype_in, std::initializer_list<int64_t> dims, Device device_in)
+    : TensorView(data_in, dtype_in, std::span(dims.begin(), dims.size()), device_in) {}
+
+int64_t TensorView::elements() const {
+  int64_t count = 1;
+  for (int d = 0; d < rank; ++d) count *= shape[d];
+  return count;
+}
+
+bool TensorView::contiguous() const {
+  int64_t stride = 1;
+  for (int d = rank - 1; d >= 0; --d) {
+    if (shape[d] != 1 && strides[d] != stride) return false;
+    stride *= shape[d];
+  }
+  return true;
+}
+
+TensorView TensorView::slice(int dim, int64_t begin, int64_t count) const {
+  MEDLEY_CHECK(dim < rank && begin >= 0 && count >= 0 && begin + count <= shape[dim]);
+  TensorView part = *this;
+  part.data = static_cast<std::byte*>(data) + begin * strides[dim] * int64_t(size_of(dtype));
+  part.shape[dim] = count;
+  return part;
+}
+
+TensorView TensorView::reshape(std::initializer_list<int64_t> dims) const {
+  TensorView other(data, dtype, dims, device);
+  MEDLEY_CHECK(contiguous() && other.elements() == elements());
+  return other;
+}
+
+std::string TensorView::describe() const {
+  return fmt::format("{} {}", name_of(dtype), describe_shape({shape.data(), size_t(rank)}));
+}
+
+std::string describe_shape(std::span<const int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+Buffer::Buffer(size_t bytes) : bytes_(bytes) {
+  constexpr size_t alignment = 64;
+  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  data_ = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded));
+  if (data_ == nullptr) throw std::bad_alloc();
+#ifndef NDEBUG
+  std::memset(data_, 0xff, rounded);
+#endif
+}
+
+Buffer::~Buffer() {
+  std::free(data_);
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+TensorView Buffer::view(DType dtype, std::initializer_list<int64_t> shape) const {
+  TensorView whole(data_, dtype, shape);
+  MEDLEY_CHECK(whole.bytes() <= bytes_);
+  return whole;
+}
+
+}  // namespace medley
