@@ -1,0 +1,46 @@
+#include "kernels/linear.h"
+
+#include "kernels/shape_check.h"
+
+namespace medley {
+namespace ref {
+extern const Implementation<LinearDesc, LinearArgs> linear;
+extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear;
+}  // namespace ref
+
+namespace {
+
+void check(const LinearArgs& a) {
+  check_tensor("linear", "x", a.x, {-1, a.weight.k}, {DType::f32, DType::bf16});
+  check_tensor("linear", "y", a.y, {a.x.size(0), a.weight.n}, {DType::f32, DType::bf16});
+  if (a.accumulate && a.y.dtype != DType::f32) fail("[linear] accumulates into f32 only");
+}
+
+void check_grouped(const GroupedLinearArgs& a) {
+  check_tensor("grouped_linear", "x", a.x, {a.num_pairs / a.x_divisor, a.weight.k}, {DType::f32, DType::bf16});
+  check_tensor("grouped_linear", "y", a.y, {a.num_pairs, a.weight.n}, {DType::f32, DType::bf16});
+}
+
+}  // namespace
+
+std::string LinearDesc::describe() const {
+  return fmt::format("x {}, weight {} [{}, {}]", medley::name_of(x), medley::name_of(weight), out, in);
+}
+
+std::string GroupedLinearDesc::describe() const {
+  return fmt::format("{} x {}", slots, LinearDesc::describe());
+}
+
+const LinearOp& linear_op() {
+  static constexpr const Implementation<LinearDesc, LinearArgs>* table[] = {&ref::linear};
+  static const LinearOp op{"linear", check, table};
+  return op;
+}
+
+const GroupedLinearOp& grouped_linear_op() {
+  static constexpr const Implementation<GroupedLinearDesc, GroupedLinearArgs>* table[] = {&ref::grouped_linear};
+  static const GroupedLinearOp op{"grouped_linear", check_grouped, table};
+  return op;
+}
+
+}  // namespace medley

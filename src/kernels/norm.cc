@@ -1,0 +1,34 @@
+#include "kernels/norm.h"
+
+#include "kernels/shape_check.h"
+
+namespace medley {
+namespace ref {
+extern const Implementation<RmsNormDesc, RmsNormArgs> rms_norm;
+}
+
+namespace {
+
+void check(const RmsNormArgs& a) {
+  const int64_t tokens = a.x.size(0), dim = a.x.size(1);
+  check_tensor("rms_norm", "x", a.x, {-1, -1}, {DType::f32});
+  check_tensor("rms_norm", "y", a.y, {tokens, dim}, {DType::f32, DType::bf16});
+  if (a.delta) check_tensor("rms_norm", "delta", a.delta, {tokens, dim}, {DType::f32});
+  if (a.gate_order != NormGate::none) check_tensor("rms_norm", "gate", a.gate, {tokens, dim}, {DType::f32});
+  if (a.group < 0 || (a.group > 0 && dim % a.group != 0))
+    fail("[rms_norm] groups of {} elements do not divide dim {}", a.group, dim);
+}
+
+}  // namespace
+
+std::string RmsNormDesc::describe() const {
+  return fmt::format("dim {}, y {}", dim, medley::name_of(y));
+}
+
+const RmsNormOp& rms_norm_op() {
+  static constexpr const Implementation<RmsNormDesc, RmsNormArgs>* table[] = {&ref::rms_norm};
+  static const RmsNormOp op{"rms_norm", check, table};
+  return op;
+}
+
+}  // namespace medley

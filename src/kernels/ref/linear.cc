@@ -1,0 +1,73 @@
+// linear and grouped_linear, plainly: every output is one dot product over k.
+#include "kernels/linear.h"
+
+#include <vector>
+
+#include "kernels/ref/scalar.h"
+
+namespace medley::ref {
+namespace {
+
+constexpr int64_t rows_per_task = 16;  // weight rows widened to float once and used for every token
+
+// y(token row, out) for weight rows [begin, end) of one slot; `x_row` and `y_row` map a token to its rows.
+template <class X, class Y>
+void multiply(const WeightView& weight, int64_t slot, int64_t begin, int64_t end, const float* bias, bool accumulate,
+              const std::vector<std::pair<const X*, Y*>>& tokens, std::vector<float>& row) {
+  row.resize(size_t(weight.k));
+  for (int64_t n = begin; n < end; ++n) {
+    for (int64_t k = 0; k < weight.k; ++k) row[size_t(k)] = weight_at(weight, slot, n, k);
+    const float b = bias != nullptr ? bias[slot * weight.n + n] : 0.0f;
+    for (const auto& [x, y] : tokens) {
+      const float value = dot(x, row.data(), weight.k) + b;
+      store(y + n, accumulate ? to_float(y[n]) + value : value);
+    }
+  }
+}
+
+void run_linear(const LinearArgs& a, ExecContext& context) {
+  with_float_type(a.x.dtype, [&](auto* x_type) {
+    with_float_type(a.y.dtype, [&](auto* y_type) {
+      using X = std::remove_pointer_t<decltype(x_type)>;
+      using Y = std::remove_pointer_t<decltype(y_type)>;
+      std::vector<std::pair<const X*, Y*>> tokens;
+      for (int64_t t = 0; t < a.x.size(0); ++t) tokens.emplace_back(a.x.row<X>(t), a.y.row<Y>(t));
+      const int64_t tasks = (a.weight.n + rows_per_task - 1) / rows_per_task;
+      context.threads.parallel_for(tasks, [&](int64_t task, int) {
+        std::vector<float> row;
+        const int64_t begin = task * rows_per_task, end = std::min(begin + rows_per_task, a.weight.n);
+        multiply<X, Y>(a.weight, 0, begin, end, a.bias, a.accumulate, tokens, row);
+      });
+    });
+  });
+}
+
+void run_grouped(const GroupedLinearArgs& a, ExecContext& context) {
+  const int64_t blocks = *a.num_tokens_post_padded / a.block_m;
+  const int64_t parts = (a.weight.n + rows_per_task - 1) / rows_per_task;
+  with_float_type(a.x.dtype, [&](auto* x_type) {
+    with_float_type(a.y.dtype, [&](auto* y_type) {
+      using X = std::remove_pointer_t<decltype(x_type)>;
+      using Y = std::remove_pointer_t<decltype(y_type)>;
+      context.threads.parallel_for(blocks * parts, [&](int64_t task, int) {
+        const int64_t block = task / parts, begin = task % parts * rows_per_task;
+        std::vector<std::pair<const X*, Y*>> tokens;
+        for (int64_t i = 0; i < a.block_m; ++i) {
+          const int64_t pair = a.sorted_token_ids[block * a.block_m + i];
+          if (pair < a.num_pairs) tokens.emplace_back(a.x.row<X>(pair / a.x_divisor), a.y.row<Y>(pair));
+        }
+        std::vector<float> row;
+        multiply<X, Y>(a.weight, a.expert_ids[block], begin, std::min(begin + rows_per_task, a.weight.n), a.bias, false,
+                       tokens, row);
+      });
+    });
+  });
+}
+
+}  // namespace
+
+extern const Implementation<LinearDesc, LinearArgs> linear{"ref.linear", Level::ref, any, run_linear};
+extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear{"ref.grouped_linear", Level::ref, any,
+                                                                                 run_grouped};
+
+}  // namespace medley::ref
