@@ -1,0 +1,85 @@
+#include "weights/checkpoint.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace medley {
+namespace {
+
+constexpr const char* single_name = "model.safetensors";
+constexpr const char* index_name = "model.safetensors.index.json";
+
+// weight_map of the index: tensor -> file name in the same folder.
+std::map<std::string, std::string> read_index(const std::filesystem::path& path) {
+  const nlohmann::json index = read_json(path);
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
+    fail("{}: has no weight_map object", path.string());
+  std::map<std::string, std::string> map;
+  for (const auto& [tensor, file] : index["weight_map"].items()) {
+    if (!file.is_string()) fail("{}: weight_map names no file for {}", path.string(), tensor);
+    const std::string name = file.get<std::string>();
+    if (name.empty() || std::filesystem::path(name).filename() != name || name == "..")
+      fail("{}: {} is said to be in \"{}\"; a shard must lie in the same folder", path.string(), tensor, name);
+    map[tensor] = name;
+  }
+  return map;
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint(const std::filesystem::path& folder) : folder_(folder) {
+  const bool single = std::filesystem::exists(folder / single_name);
+  const bool sharded = std::filesystem::exists(folder / index_name);
+  if (!single && !sharded) fail("{}: has neither {} nor {}", folder.string(), single_name, index_name);
+  if (single) {
+    files_.emplace_back(folder / single_name);
+    add(files_.back());
+    return;
+  }
+  const std::map<std::string, std::string> index = read_index(folder / index_name);
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : index) names.insert(file);
+  files_.reserve(names.size());  // entries point into it
+  for (const std::string& name : names) {
+    if (!std::filesystem::exists(folder / name))
+      fail("{}: the shard {} that {} lists is missing", folder.string(), name, index_name);
+    files_.emplace_back(folder / name);
+    add(files_.back());
+  }
+  for (const auto& [tensor, file] : index) {
+    const Entry* entry = find(tensor);
+    if (entry == nullptr || std::filesystem::path(entry->file->path()).filename() != file)
+      fail("{}: {} lists tensor {} in {}, which does not have it", folder.string(), index_name, tensor, file);
+  }
+  for (const auto& [tensor, entry] : tensors_)
+    if (!index.contains(tensor)) fail("{}: tensor {} is not listed in {}", entry.file->path(), tensor, index_name);
+}
+
+void Checkpoint::add(const SafetensorsFile& file) {
+  for (const auto& [name, tensor] : file.tensors()) {
+    const auto [at, fresh] = tensors_.emplace(name, Entry{&tensor, &file});
+    if (!fresh) fail("{}: tensor {} is also in {}", file.path(), name, at->second.file->path());
+    total_bytes_ += tensor.bytes.size();
+  }
+}
+
+const Checkpoint::Entry* Checkpoint::find(const std::string& name) const {
+  const auto at = tensors_.find(name);
+  return at == tensors_.end() ? nullptr : &at->second;
+}
+
+void Checkpoint::release(std::span<const std::byte> range) const {
+  for (const SafetensorsFile& file : files_) {
+    const std::span<const std::byte> bytes = file.file().bytes();
+    if (range.data() >= bytes.data() && range.data() < bytes.data() + bytes.size()) file.file().release(range);
+  }
+}
+
+std::string Checkpoint::describe() const {
+  return files_.size() == 1 ? files_[0].path() : fmt::format("{} ({} files)", folder_.string(), files_.size());
+}
+
+}  // namespace medley
