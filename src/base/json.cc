@@ -9,7 +9,36 @@
 
 namespace medley {
 
-nlohmann::json parse_json(std::string_view text, const std::string& origin) {
+namespace {
+
+// Bare Infinity, -Infinity and NaN outside of strings, as objects.
+std::string quote_python_floats(std::string_view text) {
+  std::string out;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size();) {
+    if (in_string && text[i] == '\\') {
+      out += text.substr(i, 2);
+      i += 2;
+      continue;
+    }
+    if (text[i] == '"') in_string = !in_string;
+    bool replaced = false;
+    for (const std::string_view word : {"-Infinity", "Infinity", "NaN"}) {
+      if (in_string || text.substr(i, word.size()) != word) continue;
+      out += fmt::format(R"({{"__float__": "{}"}})", word);
+      i += word.size();
+      replaced = true;
+      break;
+    }
+    if (!replaced) out += text[i++];
+  }
+  return out;
+}
+
+}  // namespace
+
+nlohmann::json parse_json(std::string_view text, const std::string& origin, JsonFloats floats) {
+  if (floats == JsonFloats::python) return parse_json(quote_python_floats(text), origin);
   constexpr int max_depth = 64;  // the published files nest about 8 deep; a stack must not follow a hostile one
   std::vector<std::set<std::string>> keys;
   const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
@@ -28,8 +57,8 @@ nlohmann::json parse_json(std::string_view text, const std::string& origin) {
   }
 }
 
-nlohmann::json read_json(const std::filesystem::path& path) {
-  return parse_json(read_text(path), path.string());
+nlohmann::json read_json(const std::filesystem::path& path, JsonFloats floats) {
+  return parse_json(read_text(path), path.string(), floats);
 }
 
 std::string read_text(const std::filesystem::path& path) {

@@ -25,6 +25,15 @@ TEST(Json, DeepNestingIsRefusedWithoutAStackOverflow) {
   EXPECT_THAT([] { parse_json(std::string(1000000, '['), "deep"); }, ThrowsMessage<Error>(HasSubstr("nested deeper")));
 }
 
+TEST(Json, PythonsInfinities) {
+  const char* text = R"({"a": [0.0, Infinity], "b": "NaN \" Infinity", "c": -Infinity})";
+  EXPECT_THROW(parse_json(text, "f"), Error);
+  const nlohmann::json parsed = parse_json(text, "f", JsonFloats::python);
+  EXPECT_EQ(parsed["a"][1]["__float__"], "Infinity");
+  EXPECT_EQ(parsed["b"], "NaN \" Infinity");
+  EXPECT_EQ(parsed["c"]["__float__"], "-Infinity");
+}
+
 TEST(Json, TheSameKeyInTwoObjectsIsFine) {
   EXPECT_EQ(parse_json(R"({"a": {"x": 1}, "b": {"x": 2}})", "f")["b"]["x"], 2);
 }

@@ -5,6 +5,7 @@
 namespace medley {
 namespace ref {
 extern const Implementation<LinearDesc, LinearArgs> linear;
+extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear;
 extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear;
 }  // namespace ref
 
@@ -14,6 +15,11 @@ void check(const LinearArgs& a) {
   check_tensor("linear", "x", a.x, {-1, a.weight.k}, {DType::f32, DType::bf16});
   check_tensor("linear", "y", a.y, {a.x.size(0), a.weight.n}, {DType::f32, DType::bf16});
   if (a.accumulate && a.y.dtype != DType::f32) fail("[linear] accumulates into f32 only");
+}
+
+void check_headwise(const HeadwiseLinearArgs& a) {
+  check_tensor("headwise_linear", "x", a.x, {-1, a.weight.slots, a.weight.k}, {DType::f32, DType::bf16});
+  check_tensor("headwise_linear", "y", a.y, {a.x.size(0), a.weight.slots, a.weight.n}, {DType::f32, DType::bf16});
 }
 
 void check_grouped(const GroupedLinearArgs& a) {
@@ -27,6 +33,10 @@ std::string LinearDesc::describe() const {
   return fmt::format("x {}, weight {} [{}, {}]", medley::name_of(x), medley::name_of(weight), out, in);
 }
 
+std::string HeadwiseLinearDesc::describe() const {
+  return fmt::format("{} heads x {}", heads, LinearDesc::describe());
+}
+
 std::string GroupedLinearDesc::describe() const {
   return fmt::format("{} x {}", slots, LinearDesc::describe());
 }
@@ -34,6 +44,12 @@ std::string GroupedLinearDesc::describe() const {
 const LinearOp& linear_op() {
   static constexpr const Implementation<LinearDesc, LinearArgs>* table[] = {&ref::linear};
   static const LinearOp op{"linear", check, table};
+  return op;
+}
+
+const HeadwiseLinearOp& headwise_linear_op() {
+  static constexpr const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs>* table[] = {&ref::headwise_linear};
+  static const HeadwiseLinearOp op{"headwise_linear", check_headwise, table};
   return op;
 }
 

@@ -1,5 +1,6 @@
 // linear: y = x W^T + bias. The order of additions of an output is a function of the weight's shape and dtype alone,
 // never of the number of rows in x.
+// headwise_linear: one matrix per head, for the absorbed projections of MLA.
 // grouped_linear: the same over blocks of rows, each block with one expert's matrix (see moe.h for the alignment).
 #pragma once
 
@@ -26,6 +27,20 @@ struct LinearArgs {
 
 using LinearOp = Op<LinearDesc, LinearArgs>;
 const LinearOp& linear_op();
+
+struct HeadwiseLinearDesc : LinearDesc {
+  int64_t heads = 0;
+  std::string describe() const;
+};
+
+struct HeadwiseLinearArgs {
+  TensorView x;       // f32 or bf16 [tokens, heads, in], tokens and heads may be strided
+  WeightView weight;  // slots = heads matrices [out, in]
+  TensorView y;       // f32 or bf16 [tokens, heads, out], tokens and heads may be strided
+};
+
+using HeadwiseLinearOp = Op<HeadwiseLinearDesc, HeadwiseLinearArgs>;
+const HeadwiseLinearOp& headwise_linear_op();
 
 struct GroupedLinearDesc : LinearDesc {
   int64_t slots = 0;

@@ -52,6 +52,17 @@ TensorView TensorView::reshape(std::initializer_list<int64_t> dims) const {
   return other;
 }
 
+TensorView TensorView::split_last(int64_t outer, int64_t inner) const {
+  MEDLEY_CHECK(rank > 0 && rank < max_rank && shape[rank - 1] == outer * inner && strides[rank - 1] == 1);
+  TensorView other = *this;
+  other.rank = rank + 1;
+  other.shape[rank - 1] = outer;
+  other.strides[rank - 1] = inner;
+  other.shape[rank] = inner;
+  other.strides[rank] = 1;
+  return other;
+}
+
 std::string TensorView::describe() const {
   return fmt::format("{} {}", name_of(dtype), describe_shape({shape.data(), size_t(rank)}));
 }

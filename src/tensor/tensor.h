@@ -41,6 +41,9 @@ struct TensorView {
   // The same elements under another shape. The view must be contiguous.
   TensorView reshape(std::initializer_list<int64_t> shape) const;
 
+  // [..., outer * inner] seen as [..., outer, inner]; the last dimension must be contiguous.
+  TensorView split_last(int64_t outer, int64_t inner) const;
+
   // The elements as T. MEDLEY_CHECKs the dtype.
   template <class T>
   T* as() const;

@@ -42,6 +42,24 @@ void run_linear(const LinearArgs& a, ExecContext& context) {
   });
 }
 
+void run_headwise(const HeadwiseLinearArgs& a, ExecContext& context) {
+  const int64_t parts = (a.weight.n + rows_per_task - 1) / rows_per_task;
+  with_float_type(a.x.dtype, [&](auto* x_type) {
+    with_float_type(a.y.dtype, [&](auto* y_type) {
+      using X = std::remove_pointer_t<decltype(x_type)>;
+      using Y = std::remove_pointer_t<decltype(y_type)>;
+      context.threads.parallel_for(a.weight.slots * parts, [&](int64_t task, int) {
+        const int64_t head = task / parts, begin = task % parts * rows_per_task;
+        std::vector<std::pair<const X*, Y*>> tokens;
+        for (int64_t t = 0; t < a.x.size(0); ++t)
+          tokens.emplace_back(a.x.row<X>(t) + head * a.x.strides[1], a.y.row<Y>(t) + head * a.y.strides[1]);
+        std::vector<float> row;
+        multiply<X, Y>(a.weight, head, begin, std::min(begin + rows_per_task, a.weight.n), nullptr, false, tokens, row);
+      });
+    });
+  });
+}
+
 void run_grouped(const GroupedLinearArgs& a, ExecContext& context) {
   const int64_t blocks = *a.num_tokens_post_padded / a.block_m;
   const int64_t parts = (a.weight.n + rows_per_task - 1) / rows_per_task;
@@ -67,6 +85,8 @@ void run_grouped(const GroupedLinearArgs& a, ExecContext& context) {
 }  // namespace
 
 extern const Implementation<LinearDesc, LinearArgs> linear{"ref.linear", Level::ref, any, run_linear};
+extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear{"ref.headwise_linear", Level::ref,
+                                                                                    any, run_headwise};
 extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear{"ref.grouped_linear", Level::ref, any,
                                                                                  run_grouped};
 

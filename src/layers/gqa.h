@@ -1,0 +1,46 @@
+// Grouped-query attention over a paged cache of keys and values (Ainslie et al. 2023), with what the families add:
+// biases, per-head norms of q and k, a window.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "kernels/attention.h"
+#include "layers/cache_layout.h"
+#include "layers/linear.h"
+#include "layers/norm.h"
+#include "layers/rope.h"
+
+namespace medley {
+
+struct GqaSpec {
+  std::string prefix;  // "model.layers.0.self_attn."
+  int64_t hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  bool qkv_bias = false, o_bias = false;
+  bool rope = true;              // Jamba's attention has none
+  std::optional<float> qk_norm;  // eps of q_norm and k_norm over head_dim
+  int32_t window = 0;            // tokens a query sees; 0: all
+  float scale = 0;               // of the scores; 0: head_dim^-1/2
+};
+
+class Gqa {
+ public:
+  Gqa(LoadContext& context, const GqaSpec& spec, CacheLayout& cache);
+
+  // x [tokens, hidden] of the model's dtype; y f32 [tokens, hidden]. `rope_table` as Rope::table gave it.
+  void forward(const Step& step, const TensorView& x, const Rope& rope, const TensorView& rope_table,
+               const TensorView& y, ExecContext& exec) const;
+
+ private:
+  GqaSpec spec_;
+  int64_t heads_ = 0, kv_heads_ = 0;  // of this rank
+  DType dtype_;
+  CachePlace place_;
+  ColumnParallelLinear qkv_;
+  std::optional<RmsNorm> q_norm_, k_norm_;
+  RowParallelLinear o_;
+  Kernel<CacheWriteArgs> write_;
+  Kernel<PagedAttentionArgs> attention_;
+};
+
+}  // namespace medley

@@ -1,0 +1,93 @@
+#include "layers/linear.h"
+
+namespace medley {
+namespace {
+
+DType common_dtype(const std::vector<TensorView>& views) {
+  for (const TensorView& view : views)
+    if (view.dtype != views[0].dtype)
+      fail("tensors that medley merges into one matrix are stored as {} and {}; store them alike",
+           name_of(views[0].dtype), name_of(view.dtype));
+  return views[0].dtype;
+}
+
+}  // namespace
+
+PackedMatrices pack_matrices(LoadContext& context, WeightLayout layout,
+                             const std::vector<std::vector<TensorView>>& slots) {
+  PackedMatrices packed;
+  WeightView& view = packed.view;
+  view.layout = layout;
+  view.slots = int64_t(slots.size());
+  view.dtype = common_dtype(slots.at(0));
+  view.k = slots[0].at(0).size(1);
+  for (const TensorView& part : slots[0]) view.n += part.size(0);
+  view.slot_bytes = packed_bytes(layout, view.dtype, view.n, view.k);
+  if (context.weights.planning()) return packed;
+
+  packed.storage = Buffer(size_t(view.slot_bytes * view.slots));
+  view.data = packed.storage.data();
+  // A task packs a run of whole panels of one part, so that threads write apart.
+  struct Task {
+    TensorView rows;
+    int64_t row0, slot;
+  };
+  std::vector<Task> tasks;
+  for (size_t slot = 0; slot < slots.size(); ++slot) {
+    MEDLEY_CHECK(slots[slot].size() == slots[0].size());
+    int64_t row0 = 0;
+    for (const TensorView& part : slots[slot]) {
+      if (part.dtype != view.dtype) common_dtype({slots[0][0], part});
+      for (int64_t row = 0; row < part.size(0); row += panel_rows)
+        tasks.push_back({part.slice(0, row, std::min(panel_rows, part.size(0) - row)), row0 + row, int64_t(slot)});
+      row0 += part.size(0);
+    }
+  }
+  context.threads.parallel_for(int64_t(tasks.size()), [&](int64_t i, int) {
+    const Task& task = tasks[size_t(i)];
+    pack_rows(task.rows, task.row0, view, packed.storage.data() + task.slot * view.slot_bytes);
+  });
+  for (const auto& slot : slots)
+    for (const TensorView& part : slot) context.weights.packed(part);
+  return packed;
+}
+
+Linear::Linear(LoadContext& context, const std::vector<LinearPart>& parts) {
+  std::vector<TensorView> views;
+  bool any_bias = false;
+  for (const LinearPart& part : parts) {
+    views.push_back(context.weights.take(part.weight, {part.out, part.in}, part.slice));
+    any_bias = any_bias || !part.bias.empty();
+  }
+  for (size_t i = 0; any_bias && i < parts.size(); ++i) {
+    std::vector<float> bias(size_t(views[i].size(0)), 0.0f);
+    if (!parts[i].bias.empty())
+      bias = context.weights.take_floats(parts[i].bias, {parts[i].out},
+                                         parts[i].slice.dim == 0 ? parts[i].slice : Slice{});
+    bias_.insert(bias_.end(), bias.begin(), bias.end());
+  }
+  int64_t rows = 0;
+  for (const TensorView& view : views) rows += view.size(0);
+  kernel_ = context.kernels.resolve(
+      linear_op(), {.in = views[0].size(1), .out = rows, .x = context.dtype, .weight = common_dtype(views)});
+  PackedMatrices packed = pack_matrices(context, kernel_.layout, {views});
+  weight_ = packed.view;
+  storage_ = std::move(packed.storage);
+}
+
+void Linear::operator()(const TensorView& x, const TensorView& y, ExecContext& exec) const {
+  kernel_({.x = x, .weight = weight_, .bias = bias_.empty() ? nullptr : bias_.data(), .y = y}, exec);
+}
+
+RowParallelLinear::RowParallelLinear(LoadContext& context, LinearPart part) : comm_(&context.comm) {
+  part.slice.dim = 1;
+  if (context.shard().rank != 0 && !part.bias.empty()) part.bias.clear();
+  linear_ = Linear(context, {part});
+}
+
+void RowParallelLinear::operator()(const TensorView& x, const TensorView& y, ExecContext& exec) const {
+  linear_(x, y, exec);
+  comm_->all_reduce(y);
+}
+
+}  // namespace medley

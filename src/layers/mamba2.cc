@@ -1,0 +1,94 @@
+#include "layers/mamba2.h"
+
+#include "layers/mamba.h"
+
+namespace medley {
+
+Mamba2::Mamba2(LoadContext& context, const Mamba2Spec& spec, CacheLayout& cache) : spec_(spec), dtype_(context.dtype) {
+  const std::string& at = spec.prefix;
+  if (spec.groups <= 0 || spec.heads % spec.groups != 0)
+    fail("{}num_heads {} is not a multiple of n_groups {}", at, spec.heads, spec.groups);
+  // A rank gets whole groups, with all the heads that read their B and C.
+  const int64_t units = spec.groups;
+  groups_ = units_of(context.shard(), units).count;
+  heads_ = groups_ * (spec.heads / spec.groups);
+  const int64_t inner = spec.heads * spec.head_dim, bc = spec.groups * spec.states;
+  const int64_t rows = 2 * inner + 2 * bc + spec.heads;
+  const auto section = [&](int64_t begin, int64_t count) {
+    return Slice{.dim = 0, .begin = begin, .count = count, .units = units};
+  };
+  const auto part = [&](int64_t begin, int64_t count) {
+    return LinearPart{at + "in_proj.weight", spec.proj_bias ? at + "in_proj.bias" : "", rows, spec.hidden,
+                      section(begin, count)};
+  };
+  in_ = ColumnParallelLinear(context, {part(0, inner), part(inner, inner), part(2 * inner, bc),
+                                       part(2 * inner + bc, bc), part(2 * inner + 2 * bc, spec.heads)});
+  const std::pair<int64_t, int64_t> conv_sections[] = {{0, inner}, {inner, bc}, {inner + bc, bc}};
+  for (const auto& [begin, count] : conv_sections) {
+    const Slice slice = section(begin, count);
+    const auto weight = context.weights.take_floats(at + "conv1d.weight", {inner + 2 * bc, 1, spec.conv_width}, slice);
+    conv_weight_.insert(conv_weight_.end(), weight.begin(), weight.end());
+    if (!spec.conv_bias) continue;
+    const auto bias = context.weights.take_floats(at + "conv1d.bias", {inner + 2 * bc}, slice);
+    conv_bias_.insert(conv_bias_.end(), bias.begin(), bias.end());
+  }
+  const Slice by_head{.dim = 0, .units = units};
+  dt_bias_ = context.weights.take_floats(at + "dt_bias", {spec.heads}, by_head);
+  a_ = negative_exponential(context.weights.take_floats(at + "A_log", {spec.heads}, by_head));
+  d_ = context.weights.take_floats(at + "D", {spec.heads}, by_head);
+  norm_ = RmsNorm(context, at + "norm.weight", inner, spec.norm_eps, by_head);
+  out_ = RowParallelLinear(context, {.weight = at + "out_proj.weight",
+                                     .bias = spec.proj_bias ? at + "out_proj.bias" : "",
+                                     .out = spec.hidden,
+                                     .in = inner,
+                                     .slice = {.units = units}});
+
+  const int64_t channels = heads_ * spec.head_dim + 2 * groups_ * spec.states;
+  place_ =
+      cache.add_state("mamba2", conv_state_bytes(channels, spec.conv_width) + heads_ * spec.head_dim * spec.states * 4,
+                      fmt::format("convolution {} x {} + recurrent {} x {} x {}, f32", spec.conv_width - 1, channels,
+                                  heads_, spec.head_dim, spec.states));
+  conv_ = context.kernels.resolve(causal_conv_op(), {.channels = channels, .width = spec.conv_width});
+  scan_ = context.kernels.resolve(
+      ssd_scan_op(), {.heads = heads_, .head_dim = spec.head_dim, .states = spec.states, .groups = groups_});
+}
+
+void Mamba2::forward(const Step& step, const TensorView& x, const TensorView& y, ExecContext& exec) const {
+  const Workspace::Scope scope(exec.workspace);
+  const int64_t tokens = step.num_tokens, inner = heads_ * spec_.head_dim, bc = groups_ * spec_.states;
+  const RaggedRows rows = ragged_rows(step);
+
+  const TensorView projected = exec.workspace.alloc(DType::f32, {tokens, in_.out()});
+  in_(x, projected, exec);
+  const TensorView gate = projected.slice(1, 0, inner);
+  const TensorView dt = projected.slice(1, 2 * inner + 2 * bc, heads_);
+  const TensorView convolved = exec.workspace.alloc(DType::f32, {tokens, inner + 2 * bc});
+  conv_({.x = projected.slice(1, inner, inner + 2 * bc),
+         .weight = conv_weight_.data(),
+         .bias = conv_bias_.empty() ? nullptr : conv_bias_.data(),
+         .width = spec_.conv_width,
+         .rows = rows,
+         .state = state_slots(step, place_),
+         .y = convolved},
+        exec);
+
+  const TensorView scanned = exec.workspace.alloc(DType::f32, {tokens, heads_, spec_.head_dim});
+  scan_({.x = convolved.slice(1, 0, inner).split_last(heads_, spec_.head_dim),
+         .dt = dt,
+         .b = convolved.slice(1, inner, bc).split_last(groups_, spec_.states),
+         .c = convolved.slice(1, inner + bc, bc).split_last(groups_, spec_.states),
+         .a = a_.data(),
+         .d = d_.data(),
+         .dt_bias = dt_bias_.data(),
+         .dt_min = spec_.dt_min,
+         .dt_max = spec_.dt_max,
+         .rows = rows,
+         .state = state_slots(step, place_, conv_state_bytes(inner + 2 * bc, spec_.conv_width)),
+         .y = scanned},
+        exec);
+  const TensorView normed = exec.workspace.alloc(dtype_, {tokens, inner});
+  norm_.gated(scanned.reshape({tokens, inner}), gate, normed, exec);
+  out_(normed, y, exec);
+}
+
+}  // namespace medley

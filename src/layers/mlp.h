@@ -1,0 +1,37 @@
+// Gated feed-forward: down(act(gate x) * up x) (Shazeer 2020).
+#pragma once
+
+#include "kernels/pointwise.h"
+#include "layers/linear.h"
+
+namespace medley {
+
+struct MlpSpec {
+  std::string prefix;  // "model.layers.0.mlp."
+  int64_t hidden = 0, intermediate = 0;
+  Activation activation = Activation::silu;
+  bool bias = false;
+  std::string gate = "gate_proj", up = "up_proj", down = "down_proj";  // tensor names
+
+  MlpSpec at(const std::string& place) const {
+    MlpSpec copy = *this;
+    copy.prefix = place;
+    return copy;
+  }
+};
+
+class Mlp {
+ public:
+  Mlp(LoadContext& context, const MlpSpec& spec);
+  // x [tokens, hidden] of the model's dtype; y f32 [tokens, hidden].
+  void forward(const TensorView& x, const TensorView& y, ExecContext& exec) const;
+
+ private:
+  Activation activation_;
+  DType dtype_;
+  ColumnParallelLinear gate_up_;
+  RowParallelLinear down_;
+  Kernel<GatedActivationArgs> activate_;
+};
+
+}  // namespace medley

@@ -1,0 +1,17 @@
+#include "layers/norm.h"
+
+namespace medley {
+
+RmsNorm::RmsNorm(LoadContext& context, const std::string& name, int64_t dim, float eps, const Slice& slice)
+    : weight_(context.weights.take_floats(name, {dim}, slice)), dim_(int64_t(weight_.size())), eps_(eps) {
+  f32_ = context.kernels.resolve(rms_norm_op(), {.dim = dim_, .y = DType::f32});
+  act_ = context.kernels.resolve(rms_norm_op(), {.dim = dim_, .y = context.dtype});
+}
+
+void RmsNorm::run(RmsNormArgs args, ExecContext& exec) const {
+  args.weight = weight_.data();
+  args.eps = eps_;
+  (args.y.dtype == DType::f32 ? f32_ : act_)(args, exec);
+}
+
+}  // namespace medley

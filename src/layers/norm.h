@@ -1,0 +1,39 @@
+// RMS norm with its weight: of the residual stream (with the addition of what the last block made), of heads, and
+// gated.
+#pragma once
+
+#include "kernels/norm.h"
+#include "layers/load_context.h"
+
+namespace medley {
+
+class RmsNorm {
+ public:
+  RmsNorm() = default;
+  RmsNorm(LoadContext& context, const std::string& name, int64_t dim, float eps, const Slice& slice = {});
+
+  // y = norm(x). x f32 [tokens, dim].
+  void operator()(const TensorView& x, const TensorView& y, ExecContext& exec) const { run({.x = x, .y = y}, exec); }
+  // x += delta, then y = norm(x). Without a delta (an empty view) the same as above.
+  void add(const TensorView& x, const TensorView& delta, const TensorView& y, ExecContext& exec) const {
+    run({.x = x, .delta = delta, .y = y}, exec);
+  }
+  // Every head of x [tokens, heads * dim] on its own, with the one weight; in place.
+  void heads(const TensorView& x, ExecContext& exec) const {
+    run({.x = x, .weight_per_group = true, .group = dim_, .y = x}, exec);
+  }
+  // y = norm(x * silu(gate)).
+  void gated(const TensorView& x, const TensorView& gate, const TensorView& y, ExecContext& exec) const {
+    run({.x = x, .gate_order = NormGate::before, .gate = gate, .y = y}, exec);
+  }
+
+ private:
+  void run(RmsNormArgs args, ExecContext& exec) const;
+
+  Kernel<RmsNormArgs> f32_, act_;  // by the dtype of y
+  std::vector<float> weight_;
+  int64_t dim_ = 0;
+  float eps_ = 0;
+};
+
+}  // namespace medley

@@ -1,0 +1,71 @@
+#include "models/deepseek.h"
+
+#include <cmath>
+
+namespace medley {
+namespace {
+
+MlaSpec read_mla(ConfigReader& config, const DecoderSpec& spec) {
+  MlaSpec mla;
+  mla.hidden = spec.info.hidden_size;
+  mla.heads = config.integer("num_attention_heads");
+  mla.q_lora_rank = config.optional_integer("q_lora_rank");
+  mla.kv_lora_rank = config.integer("kv_lora_rank", 512);
+  mla.qk_nope_head_dim = config.integer("qk_nope_head_dim", 128);
+  mla.qk_rope_head_dim = config.integer("qk_rope_head_dim", 64);
+  mla.v_head_dim = config.integer("v_head_dim", 128);
+  mla.attention_bias = config.boolean("attention_bias", false);
+  const double head_dim = double(mla.qk_nope_head_dim + mla.qk_rope_head_dim);
+  mla.scale = float(yarn_softmax_factor(config) / std::sqrt(head_dim));
+  if (config.integer("num_key_value_heads", mla.heads) != mla.heads)
+    config.refuse("num_key_value_heads", "latent attention has one key head per query head");
+  config.ignore({"head_dim", "qk_head_dim"});  // follow from the above; transformers overwrites them too
+  return mla;
+}
+
+}  // namespace
+
+DecoderSpec read_deepseek(ConfigReader& config, const std::string& model_type, bool rope_interleaved,
+                          const DeepseekRouting& routing) {
+  DecoderSpec spec = read_stack(config, model_type);
+  spec.norm_eps = float(config.number("rms_norm_eps", 1e-6));
+  const MlaSpec mla = read_mla(config, spec);
+  spec.rope = read_rope(config, mla.qk_rope_head_dim);
+  spec.rope->interleaved = rope_interleaved;
+
+  const int64_t hidden = spec.info.hidden_size, layers = config.integer("num_hidden_layers");
+  const Activation activation = read_activation(config);
+  const MlpSpec mlp{.hidden = hidden, .intermediate = config.integer("intermediate_size"), .activation = activation};
+  const int64_t inner = config.integer("moe_intermediate_size"), shared = config.integer("n_shared_experts", 0);
+  const int64_t first_dense = config.integer("first_k_dense_replace", 0);
+  config.require("moe_layer_freq", int64_t(1));
+  config.ignore({"ep_size"});  // how its trainer spread the experts
+  const auto block = [&](int64_t layer) {
+    const std::string at = layer_prefix(layer);
+    MlaSpec attention = mla;
+    attention.prefix = at + "self_attn.";
+    if (layer < first_dense) return usual_block(layer, attention, mlp.at(at + "mlp."));
+    MoeSpec moe{.prefix = at + "mlp.",
+                .hidden = hidden,
+                .intermediate = inner,
+                .rule = routing.rule,
+                .activation = activation,
+                .correction_bias = routing.correction_bias};
+    if (shared > 0)
+      moe.shared = MlpSpec{.prefix = at + "mlp.shared_experts.",
+                           .hidden = hidden,
+                           .intermediate = inner * shared,
+                           .activation = activation};
+    return usual_block(layer, attention, std::move(moe));
+  };
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    spec.blocks.push_back(block(layer));
+    spec.derived.push_back(layer_prefix(layer) + "self_attn.rotary_emb.inv_freq");
+  }
+  spec.info.mtp_layers = int(config.integer("num_nextn_predict_layers", 0));
+  for (int64_t layer = layers; layer < layers + spec.info.mtp_layers; ++layer)
+    spec.mtp.push_back({layer_prefix(layer), block(layer)});
+  return spec;
+}
+
+}  // namespace medley

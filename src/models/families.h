@@ -1,0 +1,23 @@
+// One builder per family: config.json's fields to a model. registry.cc lists them.
+#pragma once
+
+#include <memory>
+
+#include "models/config_reader.h"
+#include "models/model.h"
+
+namespace medley {
+
+std::unique_ptr<Model> make_llama(ConfigReader& config);
+std::unique_ptr<Model> make_qwen2(ConfigReader& config);
+std::unique_ptr<Model> make_qwen3(ConfigReader& config);
+std::unique_ptr<Model> make_qwen3_moe(ConfigReader& config);
+std::unique_ptr<Model> make_mistral(ConfigReader& config);
+std::unique_ptr<Model> make_mixtral(ConfigReader& config);
+std::unique_ptr<Model> make_deepseek_v2(ConfigReader& config);
+std::unique_ptr<Model> make_deepseek_v3(ConfigReader& config);
+std::unique_ptr<Model> make_mamba(ConfigReader& config);
+std::unique_ptr<Model> make_mamba2(ConfigReader& config);
+std::unique_ptr<Model> make_jamba(ConfigReader& config);
+
+}  // namespace medley

@@ -1,0 +1,44 @@
+// Qwen3-MoE: Qwen3's attention, a mixture of experts every decoder_sparse_step layers.
+#include <algorithm>
+
+#include "models/families.h"
+#include "models/rope_config.h"
+#include "models/transformer_config.h"
+
+namespace medley {
+
+std::unique_ptr<Model> make_qwen3_moe(ConfigReader& config) {
+  DecoderSpec spec = read_stack(config, "qwen3_moe");
+  const TransformerConfig t = read_transformer(config);
+  spec.norm_eps = float(config.number("rms_norm_eps", 1e-6));
+  spec.rope = read_rope(config, t.head_dim);
+  const bool bias = config.boolean("attention_bias", false);
+  const int32_t window = config.boolean("use_sliding_window", false) ? read_window(config, "sliding_window", 4096) : 0;
+  config.ignore({"sliding_window", "max_window_layers"});  // without use_sliding_window they say nothing
+  const int64_t experts = config.integer("num_local_experts", config.integer("num_experts", 128));
+  const int64_t sparse_step = config.integer("decoder_sparse_step", 1);
+  const std::vector<int64_t> dense_layers = config.integers("mlp_only_layers");
+  const Activation activation = read_activation(config);
+  const MlpSpec mlp{.hidden = t.hidden, .intermediate = config.integer("intermediate_size"), .activation = activation};
+  const MoeSpec moe{.hidden = t.hidden,
+                    .intermediate = config.integer("moe_intermediate_size"),
+                    .rule = {.score = RouterScore::softmax,
+                             .experts = int32_t(experts),
+                             .top_k = int32_t(config.integer("num_experts_per_tok", 8)),
+                             .renormalize = config.boolean("norm_topk_prob", false)},
+                    .activation = activation};
+  for (int64_t layer = 0; layer < t.layers; ++layer) {
+    const std::string at = layer_prefix(layer);
+    GqaSpec attention = usual_attention(t, at + "self_attn.");
+    attention.qkv_bias = attention.o_bias = bias;
+    attention.qk_norm = spec.norm_eps;
+    attention.window = window;
+    const bool listed = std::find(dense_layers.begin(), dense_layers.end(), layer) != dense_layers.end();
+    const bool sparse = !listed && experts > 0 && sparse_step > 0 && (layer + 1) % sparse_step == 0;
+    const std::string inner = at + "mlp.";
+    spec.blocks.push_back(usual_block(layer, attention, sparse ? FeedForwardSpec(moe.at(inner)) : mlp.at(inner)));
+  }
+  return make_decoder(std::move(spec));
+}
+
+}  // namespace medley

@@ -1,0 +1,60 @@
+#include "models/registry.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "models/families.h"
+
+namespace medley {
+namespace {
+
+struct Family {
+  const char* model_type;
+  std::unique_ptr<Model> (*make)(ConfigReader&);
+};
+
+// A new family is one file and one line here.
+constexpr Family families[] = {
+    {"deepseek_v2", make_deepseek_v2},
+    {"deepseek_v3", make_deepseek_v3},
+    {"jamba", make_jamba},
+    {"llama", make_llama},
+    {"mamba", make_mamba},
+    {"mamba2", make_mamba2},
+    {"mistral", make_mistral},
+    {"mixtral", make_mixtral},
+    {"qwen2", make_qwen2},
+    {"qwen3", make_qwen3},
+    {"qwen3_moe", make_qwen3_moe},
+};
+
+}  // namespace
+
+std::vector<std::string> known_model_types() {
+  std::vector<std::string> names;
+  for (const Family& family : families) names.emplace_back(family.model_type);
+  return names;
+}
+
+nlohmann::json read_config(const std::filesystem::path& model) {
+  const bool folder = std::filesystem::is_directory(model);
+  const std::filesystem::path path = folder ? model / "config.json" : model;
+  if (folder && !std::filesystem::exists(path))
+    fail("{}: has no config.json; a folder in the layout of a Hugging Face checkpoint is wanted", model.string());
+  return read_json(path, JsonFloats::python);
+}
+
+std::unique_ptr<Model> make_model(const nlohmann::json& json, const std::string& origin) {
+  ConfigReader config(json, origin);
+  const std::string type = config.text("model_type");
+  for (const Family& family : families) {
+    if (type != family.model_type) continue;
+    std::unique_ptr<Model> model = family.make(config);
+    config.finish();
+    return model;
+  }
+  fail("{}: model_type \"{}\" is not known; medley runs {}", origin, type, join(known_model_types(), ", "));
+}
+
+}  // namespace medley

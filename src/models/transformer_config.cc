@@ -1,0 +1,98 @@
+#include "models/transformer_config.h"
+
+namespace medley {
+
+std::vector<int32_t> read_eos(ConfigReader& config) {
+  std::vector<int32_t> ids;
+  for (const int64_t id : config.integer_or_list("eos_token_id")) ids.push_back(int32_t(id));
+  return ids;
+}
+
+Activation read_activation(ConfigReader& config, const std::string& field) {
+  const std::string name = config.text(field, "silu");
+  if (name == "silu" || name == "swish") return Activation::silu;
+  if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::gelu_tanh;
+  if (name == "gelu") return Activation::gelu;
+  if (name == "relu") return Activation::relu;
+  if (name == "relu2") return Activation::relu2;
+  config.refuse(field, "medley supports silu, gelu, gelu_pytorch_tanh, relu and relu2");
+}
+
+DecoderSpec read_stack(ConfigReader& config, const std::string& model_type) {
+  DecoderSpec spec;
+  spec.info.model_type = model_type;
+  spec.info.vocab_size = config.integer("vocab_size");
+  spec.info.hidden_size = config.integer("hidden_size");
+  spec.info.max_positions = config.integer("max_position_embeddings", 0);
+  spec.info.eos_ids = read_eos(config);
+  if (auto quantization = config.object("quantization_config"))
+    spec.info.quantization = quantization->text("quant_method", "unknown method");
+  spec.tied = config.boolean("tie_word_embeddings", false);
+  spec.embedding = "model.embed_tokens.weight";
+  spec.final_norm = "model.norm.weight";
+  if (spec.info.vocab_size <= 0 || spec.info.hidden_size <= 0)
+    fail("{}: vocab_size and hidden_size must be above 0", config.origin());
+  return spec;
+}
+
+TransformerConfig read_transformer(ConfigReader& config) {
+  TransformerConfig t;
+  t.hidden = config.integer("hidden_size");
+  t.layers = config.integer("num_hidden_layers");
+  t.heads = config.integer("num_attention_heads");
+  t.kv_heads = config.integer("num_key_value_heads", t.heads);
+  if (t.layers <= 0 || t.heads <= 0 || t.kv_heads <= 0)
+    fail("{}: num_hidden_layers, num_attention_heads and num_key_value_heads must be above 0", config.origin());
+  const auto head_dim = config.optional_integer("head_dim");
+  if (!head_dim && t.hidden % t.heads != 0)
+    config.refuse("num_attention_heads", fmt::format("it does not divide hidden_size {}", t.hidden));
+  t.head_dim = head_dim.value_or(t.hidden / t.heads);
+  if (t.head_dim <= 0) config.refuse("head_dim", "it must be above 0");
+  return t;
+}
+
+GqaSpec usual_attention(const TransformerConfig& t, const std::string& prefix) {
+  return {.prefix = prefix, .hidden = t.hidden, .heads = t.heads, .kv_heads = t.kv_heads, .head_dim = t.head_dim};
+}
+
+int32_t read_window(ConfigReader& config, const std::string& field, int32_t fallback) {
+  const bool written = config.has_key(field);
+  const int64_t window = config.integer(field, written ? 0 : fallback);
+  if (window < 0 || window > (int64_t(1) << 30)) config.refuse(field, "it must be a number of tokens");
+  return int32_t(window);
+}
+
+std::vector<int32_t> read_layer_windows(ConfigReader& config, int64_t layers) {
+  const int32_t window = config.boolean("use_sliding_window", false) ? read_window(config, "sliding_window", 4096) : 0;
+  config.ignore({"sliding_window"});  // without use_sliding_window it says nothing
+  const int64_t first = config.integer("max_window_layers", 28);
+  const std::vector<std::string> types = config.texts("layer_types");
+  if (!types.empty() && int64_t(types.size()) != layers)
+    config.refuse("layer_types", fmt::format("one entry per layer ({}) is wanted", layers));
+  std::vector<int32_t> windows;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    bool sliding = window > 0 && layer >= first;
+    if (!types.empty()) {
+      const std::string& type = types[size_t(layer)];
+      sliding = type == "sliding_attention";
+      if (!sliding && type != "full_attention")
+        config.refuse("layer_types", "medley supports full_attention and sliding_attention here");
+      if (sliding && window == 0)
+        config.refuse("layer_types", "sliding_attention needs use_sliding_window and a window");
+    }
+    windows.push_back(sliding ? window : 0);
+  }
+  return windows;
+}
+
+std::string layer_prefix(int64_t layer) {
+  return fmt::format("model.layers.{}.", layer);
+}
+
+BlockSpec usual_block(int64_t layer, MixerSpec mixer, FeedForwardSpec feed_forward) {
+  const std::string at = layer_prefix(layer);
+  return {at + "input_layernorm.weight", std::move(mixer), at + "post_attention_layernorm.weight",
+          std::move(feed_forward)};
+}
+
+}  // namespace medley

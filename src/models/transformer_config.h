@@ -1,0 +1,37 @@
+// Fields that the transformer families share, read the same way in all of them.
+#pragma once
+
+#include "models/config_reader.h"
+#include "models/decoder.h"
+
+namespace medley {
+
+struct TransformerConfig {
+  int64_t hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0;
+};
+
+// info, tying, norm eps, tensor names of the "model." stack. Layers are left to the family.
+DecoderSpec read_stack(ConfigReader& config, const std::string& model_type);
+
+// hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim with transformers' defaults.
+TransformerConfig read_transformer(ConfigReader& config);
+
+// "model.layers.N." with the usual norm names; mixer and feed-forward part are the family's.
+BlockSpec usual_block(int64_t layer, MixerSpec mixer, FeedForwardSpec feed_forward);
+std::string layer_prefix(int64_t layer);
+
+// Attention of these sizes, without biases, norms or window.
+GqaSpec usual_attention(const TransformerConfig& t, const std::string& prefix);
+
+// A window's size; absent: the family's default; null or 0: none.
+int32_t read_window(ConfigReader& config, const std::string& field, int32_t fallback);
+// Qwen's per-layer windows: use_sliding_window, sliding_window, max_window_layers, layer_types. 0: full attention.
+std::vector<int32_t> read_layer_windows(ConfigReader& config, int64_t layers);
+
+// hidden_act, as medley's activations; others are refused.
+Activation read_activation(ConfigReader& config, const std::string& field = "hidden_act");
+
+// eos_token_id: a number or a list.
+std::vector<int32_t> read_eos(ConfigReader& config);
+
+}  // namespace medley
