@@ -46,7 +46,7 @@ FAMILIES = {
         vocab_size=307, hidden_size=60, intermediate_size=92, num_hidden_layers=3, num_attention_heads=6,
         num_key_value_heads=3, tie_word_embeddings=False, rms_norm_eps=1e-6, max_position_embeddings=128,
         use_sliding_window=True, sliding_window=5, max_window_layers=1, rope_parameters=rope(1000000.0))),
-    "qwen3": ("qwen3", 103, "bf16", dict(
+    "qwen3": ("qwen3", 12103, "bf16", dict(
         vocab_size=331, hidden_size=48, intermediate_size=84, num_hidden_layers=3, num_attention_heads=6,
         num_key_value_heads=3, head_dim=20, attention_bias=True, tie_word_embeddings=True, rms_norm_eps=1e-6,
         max_position_embeddings=128,
@@ -60,7 +60,7 @@ FAMILIES = {
         num_key_value_heads=3, num_local_experts=7, num_experts_per_tok=3, tie_word_embeddings=False,
         rms_norm_eps=1e-5, max_position_embeddings=128, rope_parameters=rope(1000000.0))),
     # decoder_sparse_step 2: layers 1 and 3 have experts.
-    "qwen3_moe": ("qwen3_moe", 106, "bf16", dict(
+    "qwen3_moe": ("qwen3_moe", 37106, "bf16", dict(
         vocab_size=317, hidden_size=52, intermediate_size=76, moe_intermediate_size=36, num_hidden_layers=4,
         num_attention_heads=6, num_key_value_heads=2, head_dim=20, num_experts=9, num_experts_per_tok=4,
         decoder_sparse_step=2, norm_topk_prob=False, attention_bias=True, tie_word_embeddings=True,
