@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -54,8 +55,10 @@ struct TokenLogprob {
 struct Sampled {
   RequestId request = 0;
   int32_t token = 0;
-  float logprob = 0;              // of the token, under the model's own distribution (before temperature and filters)
+  // With SamplingParams::logprobs, under the model's own distribution (before penalties, temperature and filters):
+  float logprob = 0;              // of the token
   std::vector<TokenLogprob> top;  // SamplingParams::logprobs many, best first
+  std::string error;  // not empty: the logits were not finite; there is no token, the request ends with this
 };
 
 struct StepResult {
