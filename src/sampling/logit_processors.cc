@@ -157,16 +157,14 @@ void Candidates::keep_min_p(float min_p) {
 }
 
 int32_t Candidates::draw(double uniform) const {
-  const double target = uniform * total();
+  MEDLEY_CHECK(!tokens.empty());
+  const double target = uniform * total();  // below the total, rounded too: uniform is at most 1 - 2^-53
   double sum = 0;
-  int32_t last = -1;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (weights[i] == 0) continue;
+  for (size_t i = 0; i + 1 < tokens.size(); ++i) {
     sum += weights[i];
-    last = tokens[i];
-    if (sum > target) break;
+    if (sum > target) return tokens[i];
   }
-  return last;  // without a break: uniform * total rounded up to the total
+  return tokens.back();
 }
 
 }  // namespace medley
