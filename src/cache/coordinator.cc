@@ -10,8 +10,8 @@
 namespace medley {
 namespace {
 
-int64_t extents_for(const SingleTypeCacheManager& group, int64_t tokens) {
-  const int64_t units = group.blocks_needed(0, tokens);
+int64_t extents_for(const SingleTypeCacheManager& group, int64_t tokens, int64_t requests = 1) {
+  const int64_t units = group.blocks_needed(0, tokens) * requests;
   return (units + group.pool().units_per_extent() - 1) / group.pool().units_per_extent();
 }
 
@@ -24,10 +24,20 @@ KvCacheCoordinator::KvCacheCoordinator(const std::vector<KvCacheSpec>& specs, Ar
 }
 
 // A pool takes an extent only when its others are full, so alone in the arena a request never needs more than this.
-int64_t KvCacheCoordinator::extents_needed(int64_t tokens) const {
+int64_t KvCacheCoordinator::extents_needed(int64_t tokens, int64_t requests) const {
   int64_t extents = 0;
-  for (const auto& group : groups_) extents += extents_for(*group, tokens);
+  for (const auto& group : groups_) extents += extents_for(*group, tokens, requests);
   return extents;
+}
+
+int64_t KvCacheCoordinator::most_requests(int64_t tokens) const {
+  MEDLEY_CHECK(tokens > 0);
+  int64_t requests = 0;
+  // Every request holds a unit at least, so there is an end. From the largest step down, as in a binary number.
+  for (int64_t step = int64_t(1) << 30; step > 0; step /= 2) {
+    if (extents_needed(tokens, requests + step) <= arena_->geometry().extents) requests += step;
+  }
+  return requests;
 }
 
 CacheFit KvCacheCoordinator::can_ever_fit(int64_t tokens) const {

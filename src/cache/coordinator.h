@@ -55,6 +55,8 @@ class KvCacheCoordinator {
   KvCacheCoordinator(const std::vector<KvCacheSpec>& specs, Arena& arena, int64_t max_step_tokens);
 
   CacheFit can_ever_fit(int64_t tokens) const;
+  // How many requests of `tokens` (> 0) tokens each an otherwise empty cache holds.
+  int64_t most_requests(int64_t tokens) const;
 
   // Room for the request's first `tokens` tokens; more than it had, or a no-op. On false nothing has changed.
   [[nodiscard]] bool reserve(RequestId request, int64_t tokens);
@@ -88,7 +90,7 @@ class KvCacheCoordinator {
     std::vector<BlockTable> tables;  // parallel to groups_
   };
 
-  int64_t extents_needed(int64_t tokens) const;
+  int64_t extents_needed(int64_t tokens, int64_t requests = 1) const;
   std::string check_holding(RequestId request, const Holding& holding) const;
 
   Arena* arena_;

@@ -67,6 +67,8 @@ TEST(Coordinator, SaysWhatCanFitAnEmptyCacheWithTheNumbers) {
       fit.message,
       "81 tokens need 9 extents of 1.00 KiB (attention 6, local 1, mamba 2) but the cache has 8: at most 80 tokens "
       "fit");
+  EXPECT_EQ(cache.most_requests(80), 1);
+  EXPECT_EQ(cache.most_requests(16), 2);  // 3 would need 12 and 12 pages and 9 states: 11 extents
   EXPECT_TRUE(cache.reserve(1, 80));
   EXPECT_FALSE(cache.reserve(1, 81));
   EXPECT_EQ(cache.reserved(1), 80);

@@ -9,6 +9,10 @@ namespace medley {
 
 void SingleTypeCacheManager::fill(std::span<const PlanRow>, std::span<const BlockTable* const> tables,
                                   PlanGroup& group) const {
+  size_t blocks = 0;
+  for (const BlockTable* table : tables) blocks += table->units.size();
+  group.blocks.reserve(blocks);
+  group.block_offsets.reserve(tables.size() + 1);
   group.block_offsets.push_back(0);
   for (const BlockTable* table : tables) {
     group.blocks.insert(group.blocks.end(), table->units.begin(), table->units.end());

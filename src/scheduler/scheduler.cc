@@ -16,8 +16,7 @@ Scheduler::Scheduler(const SchedulerConfig& config, KvCacheCoordinator& cache) :
   if (config.max_running < 1) fail("max_running is {}, must be at least 1", config.max_running);
   if (config.max_chunk < 0) fail("max_chunk is {}, must be positive, or 0 for no limit", config.max_chunk);
   MEDLEY_CHECK(cache.max_step_tokens() >= config.max_step_tokens());
-  // Every running request must find room in the budget to decode, or the head of the list could starve.
-  slot_taken_.assign(size_t(std::min<int64_t>(config.max_running, config.max_batched_tokens)), 0);
+  slot_taken_.assign(size_t(config.max_running), 0);
 }
 
 std::optional<std::string> Scheduler::add(Request request) {
@@ -45,36 +44,32 @@ StepPlan Scheduler::schedule() {
   if (!has_work()) return plan;
   plan.step = ++step_;
   int64_t budget = config_.max_batched_tokens;
-  const bool all_grew = make_room();
+  make_room();
   for (const bool decode : {true, false}) {
     for (Request& request : running_) {
       if ((request.remaining() == 1) == decode) add_row(plan, request, budget);
     }
   }
-  // What preemption freed is for those who were short: a newcomer would be the next victim.
-  if (all_grew || running_.empty()) admit(plan, budget);
+  admit(plan, budget);
   MEDLEY_CHECK(!plan.empty());
   cache_.fill(plan);
   in_flight_ = plan.rows;
   return plan;
 }
 
-// Room for every running request's next tokens, at the cost of the latest ones. Says whether nobody was preempted.
-// Only decoding needs new room: admission reserved all of the prompt.
-bool Scheduler::make_room() {
-  bool all_grew = true;
+// Room for every running request's next tokens, at the cost of the latest ones. Only decoding needs new room: admission
+// reserved all of the prompt.
+void Scheduler::make_room() {
   for (auto request = running_.begin(); request != running_.end();) {
     if (cache_.reserve(request->id, request->computed + next_tokens(*request))) {
       ++request;
       continue;
     }
-    all_grew = false;
     if (running_.size() == 1) exclusive_ = request->id;
     const auto latest = std::prev(running_.end());
     if (latest == request) request = running_.end();
     preempt(latest);
   }
-  return all_grew;
 }
 
 void Scheduler::admit(StepPlan& plan, int64_t& budget) {

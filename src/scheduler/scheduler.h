@@ -6,11 +6,14 @@
 // its cache, goes to the head of the queue and is computed again from prompt and outputs.
 //
 // Somebody always finishes. running() followed by waiting() is always in order of arrival, and the head of running()
-// computes at least one token in every step. It is never preempted for another; only when it is alone and cannot grow
-// (its units lie scattered, so that another group finds no whole extent) it starts over, and then nobody else is
-// admitted until it is done. From an empty cache it cannot fail: add() refused what does not fit one.
+// computes at least one token in every step: a request is only admitted in a step that has tokens left when all running
+// ones have theirs, so there are never more running requests than tokens in the budget. The head is never preempted for
+// another; only when it is alone and cannot grow (its units lie scattered, so that another group finds no whole extent)
+// it starts over, and then nobody else is admitted until it is done. From an empty cache it cannot fail: add() refused
+// what does not fit one.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <list>
 #include <optional>
@@ -26,7 +29,7 @@ namespace medley {
 
 struct SchedulerConfig {
   int64_t max_batched_tokens = 2048;   // in one step, of all requests
-  int32_t max_running = 64;            // sampling slots; at most max_batched_tokens are used, so that all can decode
+  int32_t max_running = 64;            // sampling slots
   int64_t max_chunk = 0;               // tokens of one request in one step; 0: as many as the budget allows
   int64_t max_model_len = 0;           // prompt + max_tokens; 0: no limit
   std::vector<int32_t> eos_token_ids;  // end a request unless it says ignore_eos
@@ -70,7 +73,7 @@ class Scheduler {
  private:
   using Iterator = std::list<Request>::iterator;
 
-  bool make_room();
+  void make_room();
   void admit(StepPlan& plan, int64_t& budget);
   void add_row(StepPlan& plan, Request& request, int64_t& budget);
   int64_t next_tokens(const Request& request) const;
