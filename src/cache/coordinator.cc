@@ -49,6 +49,7 @@ CacheFit KvCacheCoordinator::can_ever_fit(int64_t tokens) const {
     (extents_needed(middle) <= fit.extents_total ? fit.most_tokens : too_many) = middle;
   }
   std::vector<std::string> parts;
+  parts.reserve(groups_.size());
   for (const auto& group : groups_) {
     parts.push_back(fmt::format("{} {}", group->spec().name, with_commas(extents_for(*group, tokens))));
   }

@@ -21,14 +21,13 @@ Pool::Pool(const KvCacheSpec& spec, Arena& arena)
 bool Pool::take(int64_t n, std::vector<int32_t>& out) {
   if (n > free_units() + int64_t(arena_->free_extents()) * units_per_extent_) return false;
   for (int64_t i = 0; i < n; ++i) {
-    int32_t extent;
-    if (!partly_used_.empty()) {
-      extent = partly_used_.begin()->second;
-    } else {
-      extent = arena_->take().value();
+    if (partly_used_.empty()) {
+      const std::optional<int32_t> extent = arena_->take();
+      MEDLEY_CHECK(extent.has_value());
+      partly_used_.insert({0, *extent});
       ++extents_;
     }
-    out.push_back(take_one(extent));
+    out.push_back(take_one(partly_used_.begin()->second));
   }
   return true;
 }
