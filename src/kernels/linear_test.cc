@@ -1,0 +1,223 @@
+// linear and grouped_linear at every level, against dot products in double, and rule 1: a row's bits do not depend on
+// the rows beside it nor on the number of threads.
+#include "kernels/linear.h"
+
+#include "kernels/moe.h"
+#include "kernels/test_tensors.h"
+
+namespace medley {
+namespace {
+
+using namespace test;
+
+struct Shape {
+  int64_t n, k;
+};
+
+// A sum of k products in any order, fused or not, in f32: at most k roundings of a partial sum no larger than the sum
+// of the absolute products, and one more each for the bias and the residual.
+double allowed(int64_t k, double absolute, double value, DType y) {
+  return double(k + 3) * f32_unit * absolute + (y == DType::bf16 ? 1.01 * bf16_unit * std::abs(value) : 0) + 1e-30;
+}
+
+std::vector<LinearDesc> descriptions(const Shape& shape) {
+  std::vector<LinearDesc> all;
+  for (DType x : {DType::f32, DType::bf16})
+    for (DType weight : {DType::f32, DType::bf16, DType::f16}) all.push_back({shape.k, shape.n, x, weight});
+  return all;
+}
+
+void expect_linear(const Implementation<LinearDesc, LinearArgs>& kernel, const LinearDesc& desc, int64_t tokens,
+                   DType y_type, bool bias, bool accumulate, Machine& machine, Rng& rng) {
+  SCOPED_TRACE(fmt::format("{} {} tokens {} y {} bias {} accumulate {}", kernel.name, desc.describe(), tokens,
+                           name_of(y_type), bias, accumulate));
+  const Weight weight(rng, desc.weight, kernel.layout, desc.out, desc.in);
+  Tensor x(desc.x, {tokens, desc.in}, 5);
+  x.fill(rng);
+  Tensor b(DType::f32, {desc.out});
+  b.fill(rng);
+  Tensor y(y_type, {tokens, desc.out}, 3), before(y_type, {tokens, desc.out}, 3);
+  if (accumulate) {
+    Rng copy = rng;
+    y.fill(rng);
+    before.fill(copy);
+  }
+  launch(linear_op(), kernel, {x, weight.view, bias ? b.as<float>() : nullptr, y, accumulate}, machine.context);
+  ASSERT_TRUE(y.complete());
+  for (int64_t t = 0; t < tokens; ++t)
+    for (int64_t n = 0; n < desc.out; ++n) {
+      double sum = 0, absolute = 0;
+      for (int64_t k = 0; k < desc.in; ++k) {
+        const double product = get(x, {t, k}) * weight.at(0, n, k);
+        sum += product;
+        absolute += std::abs(product);
+      }
+      if (bias) {
+        sum += get(b, {n});
+        absolute += std::abs(get(b, {n}));
+      }
+      if (accumulate) {
+        sum += get(before, {t, n});
+        absolute += std::abs(get(before, {t, n}));
+      }
+      ASSERT_NEAR(get(y, {t, n}), sum, allowed(desc.in, absolute, sum, y_type)) << t << " " << n;
+    }
+}
+
+TEST(Linear, EveryLevelComputesTheDotProducts) {
+  Rng rng(1);
+  Machine machine(2);
+  for (const Shape& shape : {Shape{1, 1}, {64, 2}, {65, 7}, {130, 33}, {200, 257}, {63, 128}})
+    for (const LinearDesc& desc : descriptions(shape))
+      for (const auto* kernel : runnable(linear_op(), desc))
+        for (int64_t tokens : {0, 1, 2, 5, 6, 7, 13}) {
+          expect_linear(*kernel, desc, tokens, DType::f32, tokens % 2 == 0, false, machine, rng);
+          expect_linear(*kernel, desc, tokens, DType::bf16, tokens % 2 == 1, false, machine, rng);
+          expect_linear(*kernel, desc, tokens, DType::f32, tokens % 2 == 1, true, machine, rng);
+          if (HasFatalFailure()) return;
+        }
+}
+
+TEST(Linear, ARowsBitsDependOnNeitherItsCompanyNorTheThreads) {
+  Rng rng(2);
+  for (const Shape& shape : {Shape{130, 77}, {64, 256}, {321, 64}})
+    for (const LinearDesc& desc : descriptions(shape))
+      for (const auto* kernel : runnable(linear_op(), desc)) {
+        SCOPED_TRACE(fmt::format("{} {}", kernel->name, desc.describe()));
+        const Weight weight(rng, desc.weight, kernel->layout, desc.out, desc.in);
+        Tensor x(desc.x, {129, desc.in}, 1);
+        x.fill(rng);
+        Tensor b(DType::f32, {desc.out});
+        b.fill(rng);
+        for (DType y_type : {DType::f32, DType::bf16}) {
+          std::vector<std::vector<std::byte>> alone;
+          Machine one(1);
+          for (int64_t t = 0; t < 129; ++t) {
+            Tensor y(y_type, {1, desc.out});
+            launch(linear_op(), *kernel, {x.view().slice(0, t, 1), weight.view, b.as<float>(), y}, one.context);
+            alone.push_back(y.row_bytes(0));
+          }
+          for (int threads = 1; threads <= 4; ++threads) {
+            Machine machine(threads);
+            for (int64_t m : {1, 2, 3, 5, 6, 7, 16, 64, 129}) {
+              const int64_t first = (129 - m) / 2;
+              Tensor y(y_type, {m, desc.out}, 7);
+              launch(linear_op(), *kernel, {x.view().slice(0, first, m), weight.view, b.as<float>(), y},
+                     machine.context);
+              for (int64_t t = 0; t < m; ++t)
+                ASSERT_EQ(y.row_bytes(t), alone[size_t(first + t)]) << "row " << t << " of " << m;
+            }
+          }
+        }
+      }
+}
+
+TEST(Linear, TheBoundaryNamesWhatIsWrong) {
+  Rng rng(3);
+  const Weight weight(rng, DType::bf16, WeightLayout::row_major, 4, 8);
+  Tensor x(DType::f32, {2, 7}), y(DType::f32, {2, 4});
+  try {
+    linear_op().check({x, weight.view, nullptr, y});
+    FAIL() << "accepted x of 7 columns for a weight of 8";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "[linear] x is f32 [2, 7], want f32 or bf16 [any, 8]");
+  }
+}
+
+// Tokens routed at random, with slots nobody chose, and the alignment that the moe op makes of them.
+struct Routed {
+  int64_t pairs;
+  Tensor ids, sorted, experts, padded;
+  Routed(Rng& rng, int64_t tokens, int64_t top_k, int32_t slots, int64_t block_m, Machine& machine)
+      : pairs(tokens * top_k),
+        ids(DType::i32, {tokens, top_k}),
+        sorted(DType::i32, {align_capacity(pairs, slots, block_m)}),
+        experts(DType::i32, {align_capacity(pairs, slots, block_m) / block_m}),
+        padded(DType::i32, {1}) {
+    for (int64_t i = 0; i < pairs; ++i) ids.as<int32_t>()[i] = int32_t(rng() % uint32_t((slots + 1) / 2)) * 2;
+    AlignArgs args{ids, nullptr, slots, slots, block_m, sorted, experts, padded};
+    launch(align_op(), *align_op().implementations[0], args, machine.context);
+  }
+};
+
+TEST(GroupedLinear, EveryLevelComputesEachPairsDotProducts) {
+  Rng rng(4);
+  Machine machine(2);
+  for (const Shape& shape : {Shape{65, 7}, {130, 34}, {1, 1}})
+    for (const LinearDesc& linear : descriptions(shape)) {
+      const int32_t slots = 5;
+      const GroupedLinearDesc desc{linear, slots};
+      for (const auto* kernel : runnable(grouped_linear_op(), desc))
+        for (int64_t tokens : {0, 1, 3, 20})
+          for (int64_t divisor : {1, 2}) {
+            SCOPED_TRACE(fmt::format("{} {} tokens {} divisor {}", kernel->name, desc.describe(), tokens, divisor));
+            const bool bias = tokens % 2 == 1;
+            const Routed routed(rng, tokens, 2, slots, 4, machine);
+            const Weight weight(rng, desc.weight, kernel->layout, desc.out, desc.in, slots);
+            Tensor x(desc.x, {routed.pairs / divisor, desc.in}, 2), b(DType::f32, {slots, desc.out});
+            x.fill(rng);
+            b.fill(rng);
+            const DType y_type = tokens == 3 ? DType::bf16 : DType::f32;
+            Tensor y(y_type, {routed.pairs, desc.out}, 1);
+            launch(grouped_linear_op(), *kernel,
+                   {x, divisor, weight.view, bias ? b.as<float>() : nullptr, y, routed.sorted.as<int32_t>(),
+                    routed.experts.as<int32_t>(), routed.padded.as<int32_t>(), routed.pairs, 4},
+                   machine.context);
+            ASSERT_TRUE(y.complete());
+            for (int64_t p = 0; p < routed.pairs; ++p)
+              for (int64_t n = 0; n < desc.out; ++n) {
+                const int64_t slot = routed.ids.as<int32_t>()[p];
+                double sum = bias ? get(b, {slot, n}) : 0, absolute = std::abs(sum);
+                for (int64_t k = 0; k < desc.in; ++k) {
+                  const double product = get(x, {p / divisor, k}) * weight.at(slot, n, k);
+                  sum += product;
+                  absolute += std::abs(product);
+                }
+                ASSERT_NEAR(get(y, {p, n}), sum, allowed(desc.in, absolute, sum, y_type)) << p << " " << n;
+              }
+          }
+    }
+}
+
+// A pair's bits are those of its token alone through its expert's matrix: the number of tokens an expert happens to
+// have, the block size and the threads change nothing. And they are the bits of linear itself, so that a shared expert
+// may be run either way.
+TEST(GroupedLinear, APairsBitsAreThoseOfItsTokenAlone) {
+  Rng rng(5);
+  for (const LinearDesc& linear : descriptions({130, 77})) {
+    const int32_t slots = 7;
+    const GroupedLinearDesc desc{linear, slots};
+    for (const auto* kernel : runnable(grouped_linear_op(), desc)) {
+      SCOPED_TRACE(fmt::format("{} {}", kernel->name, desc.describe()));
+      const Implementation<LinearDesc, LinearArgs>* alone = nullptr;
+      for (const auto* candidate : runnable(linear_op(), linear))
+        if (candidate->level == kernel->level) alone = candidate;
+      ASSERT_NE(alone, nullptr);
+      const Weight weight(rng, desc.weight, kernel->layout, desc.out, desc.in, slots);
+      for (int threads = 1; threads <= 4; ++threads)
+        for (int64_t block_m : {1, 4, 16, 64}) {
+          Machine machine(threads);
+          const int64_t tokens = 37;
+          const Routed routed(rng, tokens, 2, slots, block_m, machine);
+          Tensor x(desc.x, {tokens, desc.in});
+          x.fill(rng);
+          Tensor y(DType::f32, {routed.pairs, desc.out});
+          launch(grouped_linear_op(), *kernel,
+                 {x, 2, weight.view, nullptr, y, routed.sorted.as<int32_t>(), routed.experts.as<int32_t>(),
+                  routed.padded.as<int32_t>(), routed.pairs, block_m},
+                 machine.context);
+          for (int64_t p = 0; p < routed.pairs; ++p) {
+            WeightView slot = weight.view;
+            slot.data += routed.ids.as<int32_t>()[p] * slot.slot_bytes;
+            slot.slots = 1;
+            Tensor want(DType::f32, {1, desc.out});
+            launch(linear_op(), *alone, {x.view().slice(0, p / 2, 1), slot, nullptr, want}, machine.context);
+            ASSERT_EQ(y.row_bytes(p), want.row_bytes(0)) << "pair " << p;
+          }
+        }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace medley
