@@ -136,23 +136,22 @@ RC_GTEST_PROP(Align, SortsEveryPairIntoBlocksOfItsSlot, ()) {
          {topk, mapped ? to_slot.data() : nullptr, experts, slots, block_m, sorted, blocks, padded}, machine.context);
 
   const int64_t total = padded.as<int32_t>()[0];
-  RC_ASSERT(total % block_m == 0 && total <= capacity);
+  RC_ASSERT((total % block_m == 0 && total <= capacity));
   const auto slot_of = [&](int64_t pair) {
     const int32_t expert = ids[size_t(pair)];
     return mapped ? to_slot[size_t(expert)] : expert;
   };
   std::vector<int> seen(static_cast<size_t>(pairs), 0);
-  std::set<int32_t> finished;
   for (int64_t b = 0; b < total / block_m; ++b) {
     const int32_t slot = blocks.as<int32_t>()[b];
-    RC_ASSERT(slot >= 0 && slot < slots);
-    RC_ASSERT(b == 0 || blocks.as<int32_t>()[b - 1] <= slot);
+    RC_ASSERT((slot >= 0 && slot < slots));
+    RC_ASSERT((b == 0 || blocks.as<int32_t>()[b - 1] <= slot));
     RC_ASSERT(sorted.as<int32_t>()[b * block_m] < pairs);  // no block of padding only
     int64_t last = -1;
     for (int64_t i = 0; i < block_m; ++i) {
       const int64_t pair = sorted.as<int32_t>()[b * block_m + i];
-      RC_ASSERT(pair >= 0 && pair <= pairs);
-      RC_ASSERT(pair > last || pair == pairs);  // ascending, padding last
+      RC_ASSERT((pair >= 0 && pair <= pairs));
+      RC_ASSERT((pair > last || pair == pairs));  // ascending, padding last
       last = pair;
       if (pair == pairs) continue;
       RC_ASSERT(slot_of(pair) == slot);
