@@ -1,4 +1,4 @@
-#include "core/sampling_params.h"
+#include "medley/sampling_params.h"
 
 #include <fmt/format.h>
 

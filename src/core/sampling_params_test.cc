@@ -1,4 +1,4 @@
-#include "core/sampling_params.h"
+#include "medley/sampling_params.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

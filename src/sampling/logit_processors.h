@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/sampling_params.h"
+#include "medley/sampling_params.h"
 
 namespace medley {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "core/sampling_params.h"
+#include "medley/sampling_params.h"
 #include "core/step_plan.h"
 #include "sampling/logit_processors.h"
 #include "tensor/tensor.h"

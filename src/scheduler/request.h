@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/sampling_params.h"
+#include "medley/sampling_params.h"
 #include "core/step_plan.h"
 
 namespace medley {

@@ -1,0 +1,54 @@
+// Runs one step: turns a StepPlan into a Step (views in buffers that stay), calls the model, and returns the logits
+// that were asked for. Owns the cache's memory.
+#pragma once
+
+#include <vector>
+
+#include "cache/arena.h"
+#include "core/step.h"
+#include "core/step_plan.h"
+#include "models/model.h"
+
+namespace medley {
+
+// Logits of one row of the plan: rows [first, first + count) of StepLogits::logits are those of positions
+// [position, position + count) of the request.
+struct RowLogits {
+  RequestId request = 0;
+  int64_t first = 0;
+  int64_t count = 0;
+  int64_t position = 0;
+};
+
+struct StepLogits {
+  TensorView logits;            // f32 [n, vocab_size]; valid until the next step
+  std::vector<RowLogits> rows;  // one per plan row, in order; count 0 where none were wanted
+};
+
+class ModelRunner {
+ public:
+  ModelRunner(Model& model, const ArenaGeometry& geometry, ThreadPool& threads);
+
+  StepLogits run(const StepPlan& plan);
+
+ private:
+  void build_rows(const StepPlan& plan);
+  void build_groups(const StepPlan& plan);
+  void build_logits_rows(const StepPlan& plan, StepLogits& wanted);
+
+  Model& model_;
+  Buffer arena_;
+  Workspace workspace_;
+  ExecContext exec_;
+  Step step_;
+  std::vector<int32_t> token_ids_, positions_, row_offsets_, computed_, logits_tokens_;
+  struct GroupBuffers {
+    std::vector<int32_t> block_table, state_in, state_out;
+    std::vector<int64_t> slot_mapping;
+  };
+  std::vector<GroupBuffers> groups_;
+  Buffer hidden_, chosen_, logits_;
+  Kernel<ConvertRowsArgs> gather_;
+};
+
+}  // namespace medley
