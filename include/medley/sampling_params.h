@@ -20,7 +20,7 @@ struct SamplingParams {
   std::vector<std::pair<int32_t, float>> logit_bias;  // added to these tokens' logits
   uint64_t seed = 0;
 
-  int32_t max_tokens = 128;
+  int32_t max_tokens = 128;             // 0: compute the prompt, choose no token
   std::vector<std::string> stop;        // text; may span tokens
   std::vector<int32_t> stop_token_ids;  // beside the model's own EOS ids
   bool include_stop = false;            // keep the stop string in the text

@@ -27,7 +27,7 @@ std::string SamplingParams::problem(int64_t vocab_size) const {
     }
     if (!std::isfinite(bias)) return fmt::format("logit_bias of token {} is {}, must be finite", token, bias);
   }
-  if (max_tokens < 1) return fmt::format("max_tokens is {}, must be 1 or more", max_tokens);
+  if (max_tokens < 0) return fmt::format("max_tokens is {}, must be 0 or more", max_tokens);
   for (const std::string& text : stop) {
     if (text.empty()) return "stop holds an empty text, which would end every request at once";
   }

@@ -58,7 +58,7 @@ TEST(SamplingParams, AWrongValueIsNamed) {
        [](auto& p) {
          p.logit_bias = {{7, nan}};
        }},
-      {"max_tokens is 0", [](auto& p) { p.max_tokens = 0; }},
+      {"max_tokens is -1", [](auto& p) { p.max_tokens = -1; }},
       {"stop holds an empty text",
        [](auto& p) {
          p.stop = {"a", ""};

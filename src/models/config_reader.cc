@@ -207,7 +207,7 @@ std::optional<ConfigReader> ConfigReader::object(const std::string& field) {
   return ConfigReader(*value, origin_, path_ + field + ".");
 }
 
-void ConfigReader::require(const std::string& field, const std::string& value) {
+void ConfigReader::require(const std::string& field, const char* value) {
   if (text(field, value) != value) refuse(field, fmt::format("medley supports \"{}\" only", value));
 }
 

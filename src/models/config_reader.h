@@ -38,7 +38,7 @@ class ConfigReader {
   bool is_text(const std::string& field) const;
 
   // The field has this value (or is absent); anything else is refused: "X is Y; medley supports Z only".
-  void require(const std::string& field, const std::string& value);
+  void require(const std::string& field, const char* value);  // a literal would otherwise become a bool
   void require(const std::string& field, bool value);
   void require(const std::string& field, int64_t value);
   // Fields known to change nothing for inference in this family.

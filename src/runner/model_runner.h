@@ -7,6 +7,7 @@
 #include "cache/arena.h"
 #include "core/step.h"
 #include "core/step_plan.h"
+#include "kernels/pointwise.h"
 #include "models/model.h"
 
 namespace medley {

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -77,7 +78,8 @@ Buffer::Buffer(size_t bytes) : bytes_(bytes) {
   data_ = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded));
   if (data_ == nullptr) throw std::bad_alloc();
 #ifndef NDEBUG
-  std::memset(data_, 0xff, rounded);
+  constexpr size_t poisoned = size_t(64) << 20;  // not the whole of a large cache: its pages would all become real
+  std::memset(data_, 0xff, std::min(rounded, poisoned));
 #endif
 }
 

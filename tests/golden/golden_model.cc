@@ -1,0 +1,103 @@
+#include "golden_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "weights/safetensors.h"
+
+namespace medley {
+namespace {
+
+template <class To, class From>
+std::vector<To> values(const SafetensorsFile& file, const std::string& name) {
+  const TensorView& view = file.tensors().at(name).view;
+  const From* data = view.as<From>();
+  return std::vector<To>(data, data + view.elements());
+}
+
+}  // namespace
+
+std::vector<std::filesystem::path> golden_folders() {
+  std::vector<std::filesystem::path> folders;
+  for (const char* root : {"tests/golden", "models"})
+    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(MEDLEY_SOURCE_DIR) / root))
+      if (std::filesystem::exists(entry.path() / "expected.safetensors")) folders.push_back(entry.path());
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
+std::vector<GoldenCase> read_golden(const std::filesystem::path& folder) {
+  const SafetensorsFile file(folder / "expected.safetensors");
+  std::vector<GoldenCase> cases;
+  for (int k = 0; file.tensors().contains(fmt::format("input_ids.{}", k)); ++k)
+    cases.push_back({values<int32_t, int64_t>(file, fmt::format("input_ids.{}", k)),
+                     values<float, float>(file, fmt::format("logits.{}", k)),
+                     values<int32_t, int64_t>(file, fmt::format("greedy.{}", k)),
+                     values<float, float>(file, fmt::format("greedy_gap.{}", k))});
+  return cases;
+}
+
+std::vector<float> run_logits(EngineCore& engine, const std::vector<int32_t>& prompt) {
+  const auto vocab = size_t(engine.info().vocab_size);
+  std::vector<float> all(prompt.size() * vocab, NAN);
+  Request request;
+  request.id = 1;
+  request.prompt = prompt;
+  request.sampling.max_tokens = 0;
+  request.logits = LogitsWanted::all;
+  const auto refused = engine.add(std::move(request));
+  if (refused) fail("{}", *refused);
+  StepObserver observer;
+  observer.on_logits = [&](const StepPlan&, const StepLogits& step) {
+    for (const RowLogits& row : step.rows)
+      std::copy_n(step.logits.row<float>(row.first), row.count * int64_t(vocab),
+                  all.begin() + row.position * int64_t(vocab));
+  };
+  observer.on_finish = [](const Request&, const std::string& error) {
+    if (!error.empty()) fail("{}", error);
+  };
+  while (engine.has_work()) engine.step(observer);
+  return all;
+}
+
+std::vector<std::vector<int32_t>> run_requests(EngineCore& engine, std::vector<Request> requests) {
+  std::map<RequestId, std::vector<int32_t>> outputs;
+  for (Request& request : requests)
+    if (const auto refused = engine.add(std::move(request))) fail("{}", *refused);
+  StepObserver observer;
+  observer.on_finish = [&](const Request& request, const std::string& error) {
+    if (!error.empty()) fail("{}", error);
+    outputs[request.id] = request.outputs;
+  };
+  while (engine.has_work()) engine.step(observer);
+  std::vector<std::vector<int32_t>> ordered;
+  for (auto& [id, tokens] : outputs) ordered.push_back(std::move(tokens));
+  return ordered;
+}
+
+Request greedy_request(RequestId id, const std::vector<int32_t>& prompt, int32_t tokens) {
+  Request request;
+  request.id = id;
+  request.prompt = prompt;
+  request.sampling.temperature = 0;
+  request.sampling.max_tokens = tokens;
+  request.sampling.ignore_eos = true;
+  return request;
+}
+
+Comparison compare(const std::vector<float>& got, const std::vector<float>& expected) {
+  Comparison result;
+  double sum = 0, squares = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double error = std::abs(double(got[i]) - expected[i]);
+    if (!(error <= result.max_error)) result.max_error = error;  // NaN too
+    sum += expected[i];
+    squares += double(expected[i]) * expected[i];
+  }
+  const double n = double(expected.size());
+  result.deviation = std::sqrt(squares / n - (sum / n) * (sum / n));
+  return result;
+}
+
+}  // namespace medley

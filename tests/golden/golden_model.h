@@ -1,0 +1,35 @@
+// What the tests over golden checkpoints share: the folders, their expectations, and runs through the real engine.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "engine/engine_core.h"
+
+namespace medley {
+
+struct GoldenCase {
+  std::vector<int32_t> prompt;
+  std::vector<float> logits;  // [T, vocab]
+  std::vector<int32_t> greedy;
+  std::vector<float> greedy_gap;  // between the two best logits of each greedy step
+};
+
+// Folders of tests/golden and models/ with an expected.safetensors.
+std::vector<std::filesystem::path> golden_folders();
+std::vector<GoldenCase> read_golden(const std::filesystem::path& folder);
+
+// Logits of every position, `chunk` tokens a step (0: whole).
+std::vector<float> run_logits(EngineCore& engine, const std::vector<int32_t>& prompt);
+// Runs the requests together to their ends; outputs in order of id (1, 2, ...).
+std::vector<std::vector<int32_t>> run_requests(EngineCore& engine, std::vector<Request> requests);
+Request greedy_request(RequestId id, const std::vector<int32_t>& prompt, int32_t tokens);
+
+struct Comparison {
+  double max_error = 0;  // of the logits
+  double deviation = 0;  // standard deviation of the expected logits
+};
+Comparison compare(const std::vector<float>& got, const std::vector<float>& expected);
+
+}  // namespace medley
