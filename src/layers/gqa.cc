@@ -5,20 +5,20 @@
 namespace medley {
 
 Gqa::Gqa(LoadContext& context, const GqaSpec& spec, CacheLayout& cache) : spec_(spec), dtype_(context.dtype) {
-  if (spec.kv_heads <= 0 || spec.heads % spec.kv_heads != 0)
-    fail("{}num_attention_heads {} is not a multiple of num_key_value_heads {}", spec.prefix, spec.heads,
-         spec.kv_heads);
-  // A rank gets whole key heads, with all the query heads that read them.
-  const int64_t units = spec.kv_heads;
-  kv_heads_ = units_of(context.shard(), units).count;
-  heads_ = kv_heads_ * (spec.heads / spec.kv_heads);
-  const auto part = [&](const char* name, int64_t rows, bool bias) {
-    const std::string at = spec.prefix + name;
-    return LinearPart{at + ".weight", bias ? at + ".bias" : "", rows, spec.hidden, {.dim = 0, .units = units}};
+  const HeadRange mine = heads_of(context.shard(), spec.heads, spec.kv_heads, spec.prefix + "attention");
+  heads_ = mine.heads.count;
+  kv_heads_ = mine.groups.count;
+  const auto rows = [&](UnitRange range, int dim = 0) {
+    return Slice{.dim = dim, .begin = range.begin * spec.head_dim, .count = range.count * spec.head_dim};
   };
-  qkv_ = ColumnParallelLinear(context, {part("q_proj", spec.heads * spec.head_dim, spec.qkv_bias),
-                                        part("k_proj", spec.kv_heads * spec.head_dim, spec.qkv_bias),
-                                        part("v_proj", spec.kv_heads * spec.head_dim, spec.qkv_bias)});
+  const auto part = [&](const char* name, int64_t heads, UnitRange range) {
+    const std::string at = spec.prefix + name;
+    return LinearPart{at + ".weight", spec.qkv_bias ? at + ".bias" : "", heads * spec.head_dim, spec.hidden,
+                      rows(range)};
+  };
+  qkv_ =
+      ColumnParallelLinear(context, {part("q_proj", spec.heads, mine.heads), part("k_proj", spec.kv_heads, mine.groups),
+                                     part("v_proj", spec.kv_heads, mine.groups)});
   if (spec.qk_norm) {
     q_norm_.emplace(context, spec.prefix + "q_norm.weight", spec.head_dim, *spec.qk_norm);
     k_norm_.emplace(context, spec.prefix + "k_norm.weight", spec.head_dim, *spec.qk_norm);
@@ -27,7 +27,7 @@ Gqa::Gqa(LoadContext& context, const GqaSpec& spec, CacheLayout& cache) : spec_(
                                    .bias = spec.o_bias ? spec.prefix + "o_proj.bias" : "",
                                    .out = spec.hidden,
                                    .in = spec.heads * spec.head_dim,
-                                   .slice = {.units = units}});
+                                   .slice = rows(mine.heads, 1)});
   if (spec_.scale == 0) spec_.scale = float(1 / std::sqrt(double(spec.head_dim)));
 
   const int64_t kv_dim = kv_heads_ * spec.head_dim;

@@ -6,42 +6,41 @@ namespace medley {
 
 Mamba2::Mamba2(LoadContext& context, const Mamba2Spec& spec, CacheLayout& cache) : spec_(spec), dtype_(context.dtype) {
   const std::string& at = spec.prefix;
-  if (spec.groups <= 0 || spec.heads % spec.groups != 0)
-    fail("{}num_heads {} is not a multiple of n_groups {}", at, spec.heads, spec.groups);
-  // A rank gets whole groups, with all the heads that read their B and C.
-  const int64_t units = spec.groups;
-  groups_ = units_of(context.shard(), units).count;
-  heads_ = groups_ * (spec.heads / spec.groups);
+  const HeadRange mine = heads_of(context.shard(), spec.heads, spec.groups, at + "mixer");
+  heads_ = mine.heads.count;
+  groups_ = mine.groups.count;
   const int64_t inner = spec.heads * spec.head_dim, bc = spec.groups * spec.states;
   const int64_t rows = 2 * inner + 2 * bc + spec.heads;
-  const auto section = [&](int64_t begin, int64_t count) {
-    return Slice{.dim = 0, .begin = begin, .count = count, .units = units};
+  // The rank's part of a run of rows that starts at `begin` and has `width` rows a head or group.
+  const auto section = [](int64_t begin, UnitRange range, int64_t width) {
+    return Slice{.dim = 0, .begin = begin + range.begin * width, .count = range.count * width};
   };
-  const auto part = [&](int64_t begin, int64_t count) {
-    return LinearPart{at + "in_proj.weight", spec.proj_bias ? at + "in_proj.bias" : "", rows, spec.hidden,
-                      section(begin, count)};
+  const auto part = [&](const Slice& slice) {
+    return LinearPart{at + "in_proj.weight", spec.proj_bias ? at + "in_proj.bias" : "", rows, spec.hidden, slice};
   };
-  in_ = ColumnParallelLinear(context, {part(0, inner), part(inner, inner), part(2 * inner, bc),
-                                       part(2 * inner + bc, bc), part(2 * inner + 2 * bc, spec.heads)});
-  const std::pair<int64_t, int64_t> conv_sections[] = {{0, inner}, {inner, bc}, {inner + bc, bc}};
-  for (const auto& [begin, count] : conv_sections) {
-    const Slice slice = section(begin, count);
+  in_ = ColumnParallelLinear(
+      context,
+      {part(section(0, mine.heads, spec.head_dim)), part(section(inner, mine.heads, spec.head_dim)),
+       part(section(2 * inner, mine.groups, spec.states)), part(section(2 * inner + bc, mine.groups, spec.states)),
+       part(section(2 * inner + 2 * bc, mine.heads, 1))});
+  for (const Slice& slice : {section(0, mine.heads, spec.head_dim), section(inner, mine.groups, spec.states),
+                             section(inner + bc, mine.groups, spec.states)}) {
     const auto weight = context.weights.take_floats(at + "conv1d.weight", {inner + 2 * bc, 1, spec.conv_width}, slice);
     conv_weight_.insert(conv_weight_.end(), weight.begin(), weight.end());
     if (!spec.conv_bias) continue;
     const auto bias = context.weights.take_floats(at + "conv1d.bias", {inner + 2 * bc}, slice);
     conv_bias_.insert(conv_bias_.end(), bias.begin(), bias.end());
   }
-  const Slice by_head{.dim = 0, .units = units};
+  const Slice by_head = section(0, mine.heads, 1), channels_by_head = section(0, mine.heads, spec.head_dim);
   dt_bias_ = context.weights.take_floats(at + "dt_bias", {spec.heads}, by_head);
   a_ = negative_exponential(context.weights.take_floats(at + "A_log", {spec.heads}, by_head));
   d_ = context.weights.take_floats(at + "D", {spec.heads}, by_head);
-  norm_ = RmsNorm(context, at + "norm.weight", inner, spec.norm_eps, by_head);
+  norm_ = RmsNorm(context, at + "norm.weight", inner, spec.norm_eps, channels_by_head);
   out_ = RowParallelLinear(context, {.weight = at + "out_proj.weight",
                                      .bias = spec.proj_bias ? at + "out_proj.bias" : "",
                                      .out = spec.hidden,
                                      .in = inner,
-                                     .slice = {.units = units}});
+                                     .slice = channels_by_head});
 
   const int64_t channels = heads_ * spec.head_dim + 2 * groups_ * spec.states;
   place_ =

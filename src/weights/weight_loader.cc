@@ -13,6 +13,22 @@ UnitRange units_of(Shard shard, int64_t units) {
   return {begin, units * (shard.rank + 1) / shard.world - begin};
 }
 
+HeadRange heads_of(Shard shard, int64_t heads, int64_t groups, const std::string& where) {
+  if (heads <= 0 || groups <= 0 || heads % groups != 0)
+    fail("{}: {} heads cannot share {} key heads or groups evenly", where, heads, groups);
+  if (groups >= shard.world) {
+    const UnitRange mine = units_of(shard, groups);
+    return {{mine.begin * (heads / groups), mine.count * (heads / groups)}, mine};
+  }
+  // Several ranks share a group: its heads are spread over them, unevenly if need be.
+  const int64_t ranks = shard.world / groups, share = heads / groups;
+  if (shard.world % groups != 0 || share < ranks)
+    fail("{}: {} heads over {} key heads or groups cannot be spread over {} ranks", where, heads, groups, shard.world);
+  const int64_t group = shard.rank / ranks;
+  const UnitRange mine = units_of({int(shard.rank % ranks), int(ranks)}, share);
+  return {{group * share + mine.begin, mine.count}, {group, 1}};
+}
+
 WeightLoader::WeightLoader(const Checkpoint& checkpoint, Shard shard, Progress progress)
     : checkpoint_(&checkpoint), shard_(shard), progress_(std::move(progress)) {
   MEDLEY_CHECK(shard.world > 0 && shard.rank >= 0 && shard.rank < shard.world);
@@ -37,11 +53,11 @@ TensorView WeightLoader::take(const std::string& name, const std::vector<int64_t
   }
   MEDLEY_CHECK(slice.dim >= 0 && slice.dim < whole.rank);
   const int64_t count = slice.count < 0 ? shape[size_t(slice.dim)] : slice.count;
-  MEDLEY_CHECK(slice.units > 0 && count % slice.units == 0);
-  const UnitRange mine = slice.units == 1 ? UnitRange{0, 1} : units_of(shard_, slice.units);
+  MEDLEY_CHECK(slice.units >= 0 && (slice.units == 0 || count % slice.units == 0));
+  const UnitRange mine = slice.units == 0 ? UnitRange{0, 1} : units_of(shard_, slice.units);
   if (mine.count == 0)
     fail("tensor {}: {} units cannot be spread over {} ranks; use fewer ranks", name, slice.units, shard_.world);
-  const int64_t unit = count / slice.units;
+  const int64_t unit = count / std::max<int64_t>(slice.units, 1);
   const int64_t begin = slice.begin + mine.begin * unit;
   taken_.push_back({name, shape, slice.dim, begin, mine.count * unit, active_, mtp_});
   if (whole.data != nullptr) return whole.slice(slice.dim, begin, mine.count * unit);

@@ -21,13 +21,13 @@ struct Shard {
 };
 
 // Which part of a stored tensor a layer wants: elements [begin, begin + count) of dimension `dim`, and of those the
-// rank's share. Sharing cuts them into `units` equal units and gives each rank a run of whole units; units = 1 gives
-// everything to every rank.
+// rank's share. Sharing cuts them into `units` equal units and gives each rank a run of whole units; units = 0 gives
+// all of them to every rank that asks.
 struct Slice {
   int dim = 0;
   int64_t begin = 0;
   int64_t count = -1;  // -1: the whole dimension
-  int64_t units = 1;
+  int64_t units = 0;
 };
 
 // First unit and number of units of a rank: uneven when the world does not divide them.
@@ -35,6 +35,13 @@ struct UnitRange {
   int64_t begin = 0, count = 0;
 };
 UnitRange units_of(Shard shard, int64_t units);
+
+// A rank's query heads and the key heads (or groups) that they read; `heads` is a multiple of `groups`. With fewer
+// groups than ranks, ranks share a group, whose weights each of them holds. Throws Error when the world does not fit.
+struct HeadRange {
+  UnitRange heads, groups;
+};
+HeadRange heads_of(Shard shard, int64_t heads, int64_t groups, const std::string& where);
 
 // What was taken of a tensor, for the record.
 struct TakenWeight {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 
+#include "models/registry.h"
 #include "weights/safetensors.h"
 
 namespace medley {
@@ -25,6 +27,28 @@ std::vector<std::filesystem::path> golden_folders() {
       if (std::filesystem::exists(entry.path() / "expected.safetensors")) folders.push_back(entry.path());
   std::sort(folders.begin(), folders.end());
   return folders;
+}
+
+std::string folder_name(const testing::TestParamInfo<std::filesystem::path>& folder) {
+  std::string name = folder.param.filename().string();
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+size_t memory_for(const std::filesystem::path& folder, const std::string& dtype, int64_t requests, int64_t tokens) {
+  const auto model = make_model(read_config(folder), folder.string());
+  WeightLoader weights(Shard{});
+  KernelSelector kernels(Device::cpu);
+  const auto comm = make_self_comm();
+  ThreadPool threads(1);
+  LoadContext context{weights, kernels, *comm, threads, dtype == "bf16" ? DType::bf16 : DType::f32};
+  model->load(context, {});
+  int64_t bytes = 0;
+  for (const KvCacheSpec& spec : model->cache_specs()) {
+    const int64_t block = std::max(spec.tokens_per_block, 1);
+    bytes += requests * (spec.bytes_per_token() * ((tokens + block - 1) / block * block) + spec.bytes_per_request());
+  }
+  return size_t(bytes);
 }
 
 std::vector<GoldenCase> read_golden(const std::filesystem::path& folder) {

@@ -1,6 +1,8 @@
 // What the tests over golden checkpoints share: the folders, their expectations, and runs through the real engine.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -18,6 +20,7 @@ struct GoldenCase {
 
 // Folders of tests/golden and models/ with an expected.safetensors.
 std::vector<std::filesystem::path> golden_folders();
+std::string folder_name(const testing::TestParamInfo<std::filesystem::path>& folder);  // as a test's name
 std::vector<GoldenCase> read_golden(const std::filesystem::path& folder);
 
 // Logits of every position, `chunk` tokens a step (0: whole).
@@ -25,6 +28,9 @@ std::vector<float> run_logits(EngineCore& engine, const std::vector<int32_t>& pr
 // Runs the requests together to their ends; outputs in order of id (1, 2, ...).
 std::vector<std::vector<int32_t>> run_requests(EngineCore& engine, std::vector<Request> requests);
 Request greedy_request(RequestId id, const std::vector<int32_t>& prompt, int32_t tokens);
+
+// Bytes of a cache that holds about `requests` requests of `tokens` tokens of the model in `folder`.
+size_t memory_for(const std::filesystem::path& folder, const std::string& dtype, int64_t requests, int64_t tokens);
 
 struct Comparison {
   double max_error = 0;  // of the logits

@@ -54,11 +54,7 @@ TEST_P(GoldenTest, GreedyTokensAreTransformersUpToAnUndecidedStep) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GoldenTest, testing::ValuesIn(golden_folders()), [](const auto& folder) {
-  std::string name = folder.param.filename().string();
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(All, GoldenTest, testing::ValuesIn(golden_folders()), folder_name);
 
 }  // namespace
 }  // namespace medley
