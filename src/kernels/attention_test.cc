@@ -163,8 +163,8 @@ TEST(PagedAttention, EveryLevelIsSoftmaxOverTheRowsOwnContext) {
           Tensor q(DType::f32, {rows.view.num_tokens, h.heads, h.k_dim}, 3), sinks(DType::f32, {h.heads});
           q.fill(rng);
           sinks.fill(rng);
-          for (const auto* kernel : runnable(paged_attention_op(), describe(h, o, dtype, y_type))) {
-            SCOPED_TRACE(fmt::format("{} {} block {}", kernel->name, describe(h, o, dtype, y_type).describe(),
+          for (const auto& kernel : runnable(paged_attention_op(), describe(h, o, dtype, y_type))) {
+            SCOPED_TRACE(fmt::format("{} {} block {}", kernel.name(), describe(h, o, dtype, y_type).describe(),
                                      tokens_per_block));
             Tensor y(y_type, {rows.view.num_tokens, h.heads, h.v_dim}, 1);
             const auto args = arguments(h, o, q, cache.view, rows.view, sinks.as<float>(), y);
@@ -185,7 +185,7 @@ TEST(PagedAttention, BlocksOutsideTheWindowAreNeverRead) {
   const Cache cache(rng, rows, DType::f32, h.elements, 4);
   Tensor q(DType::f32, {3, h.heads, h.k_dim});
   q.fill(rng);
-  for (const auto* kernel : runnable(paged_attention_op(), describe(h, o, DType::f32, DType::f32))) {
+  for (const auto& kernel : runnable(paged_attention_op(), describe(h, o, DType::f32, DType::f32))) {
     Tensor whole(DType::f32, {3, h.heads, h.v_dim}), dropped(DType::f32, {3, h.heads, h.v_dim});
     launch(paged_attention_op(), *kernel, arguments(h, o, q, cache.view, rows.view, nullptr, whole), machine.context);
     Tensor table(DType::i32, {1, cache.table.view().size(1)});
@@ -195,7 +195,7 @@ TEST(PagedAttention, BlocksOutsideTheWindowAreNeverRead) {
     holes.block_table = table;
     launch(paged_attention_op(), *kernel, arguments(h, o, q, holes, rows.view, nullptr, dropped), machine.context);
     EXPECT_EQ(whole.bytes().size(), dropped.bytes().size());
-    for (int64_t t = 0; t < 3; ++t) EXPECT_EQ(whole.row_bytes(t), dropped.row_bytes(t)) << kernel->name;
+    for (int64_t t = 0; t < 3; ++t) EXPECT_EQ(whole.row_bytes(t), dropped.row_bytes(t)) << kernel.name();
   }
 }
 
@@ -212,8 +212,8 @@ TEST(PagedAttention, AQuerysBitsDependOnItsPositionOnly) {
         q.fill(rng);
         sinks.fill(rng);
         const Cache cache(rng, whole_rows, dtype, h.elements, 16);
-        for (const auto* kernel : runnable(paged_attention_op(), describe(h, o, dtype, DType::f32))) {
-          SCOPED_TRACE(fmt::format("{} {}", kernel->name, describe(h, o, dtype, DType::f32).describe()));
+        for (const auto& kernel : runnable(paged_attention_op(), describe(h, o, dtype, DType::f32))) {
+          SCOPED_TRACE(fmt::format("{} {}", kernel.name(), describe(h, o, dtype, DType::f32).describe()));
           Machine one;
           Tensor whole(DType::f32, {length, h.heads, h.v_dim});
           launch(paged_attention_op(), *kernel,
@@ -249,7 +249,7 @@ TEST(PagedAttention, ABlockSizeOfAnyKindGivesTheSameBits) {
   const Rows rows({{100, 7}});
   Tensor q(DType::f32, {7, h.heads, h.k_dim});
   q.fill(rng);
-  for (const auto* kernel : runnable(paged_attention_op(), describe(h, {}, DType::bf16, DType::f32))) {
+  for (const auto& kernel : runnable(paged_attention_op(), describe(h, {}, DType::bf16, DType::f32))) {
     std::vector<std::vector<std::byte>> results;
     for (int32_t tokens_per_block : {1, 3, 16, 64, 128}) {
       Rng same(5);
@@ -266,7 +266,7 @@ TEST(PagedAttention, ABlockSizeOfAnyKindGivesTheSameBits) {
       const auto* begin = reinterpret_cast<const std::byte*>(y.as<float>());
       results.emplace_back(begin, begin + y.view().bytes());
     }
-    for (const auto& result : results) EXPECT_EQ(result, results[0]) << kernel->name;
+    for (const auto& result : results) EXPECT_EQ(result, results[0]) << kernel.name();
   }
 }
 
@@ -275,8 +275,8 @@ TEST(CacheWrite, PutsBothPartsIntoTheTokensRowAndSkipsPadding) {
   Machine machine(2);
   for (DType dtype : {DType::f32, DType::bf16})
     for (auto [a_dim, b_dim] : std::vector<std::pair<int64_t, int64_t>>{{1, 0}, {33, 7}, {64, 64}, {512, 64}})
-      for (const auto* kernel : runnable(cache_write_op(), {a_dim, b_dim, dtype})) {
-        SCOPED_TRACE(fmt::format("{} {} {}", kernel->name, a_dim, b_dim));
+      for (const auto& kernel : runnable(cache_write_op(), {a_dim, b_dim, dtype})) {
+        SCOPED_TRACE(fmt::format("{} {} {}", kernel.name(), a_dim, b_dim));
         const Rows rows({{3, 4}, {0, 2}});
         Cache cache(rng, rows, dtype, a_dim + b_dim, 4, 2);
         cache.slots.as<int64_t>()[5] = -1;
@@ -306,7 +306,7 @@ TEST(CacheGather, CopiesARange) {
   Rng rng(6);
   Machine machine(2);
   for (DType dtype : {DType::f32, DType::bf16})
-    for (const auto* kernel : runnable(cache_gather_op(), {20, dtype})) {
+    for (const auto& kernel : runnable(cache_gather_op(), {20, dtype})) {
       const Rows rows({{5, 1}, {30, 3}});
       const Cache cache(rng, rows, dtype, 24, 4);
       for (auto [first, count] : std::vector<std::pair<int64_t, int64_t>>{{0, 33}, {7, 11}, {32, 1}, {5, 0}}) {
@@ -314,7 +314,7 @@ TEST(CacheGather, CopiesARange) {
         launch(cache_gather_op(), *kernel, {cache.view, 1, first, y}, machine.context);
         ASSERT_TRUE(y.complete());
         for (int64_t i = 0; i < count; ++i)
-          for (int64_t d = 0; d < 20; ++d) ASSERT_EQ(get(y, {i, d}), cache.at(1, first + i, d)) << kernel->name;
+          for (int64_t d = 0; d < 20; ++d) ASSERT_EQ(get(y, {i, d}), cache.at(1, first + i, d)) << kernel.name();
       }
     }
 }
@@ -327,10 +327,10 @@ TEST(PieceAttention, PiecesMergeIntoTheWhole) {
   Rng rng(7);
   for (const PieceShape& s : {PieceShape{1, 1, 1, 1}, {3, 16, 8, 16}, {5, 33, 7, 20}, {4, 128, 64, 128}})
     for (DType kv : {DType::f32, DType::bf16})
-      for (const auto* kernel : runnable(piece_attention_op(), {s.heads, s.nope, s.rope, s.v, kv}))
+      for (const auto& kernel : runnable(piece_attention_op(), {s.heads, s.nope, s.rope, s.v, kv}))
         for (auto [before, queries] : std::vector<std::pair<int64_t, int64_t>>{{0, 1}, {0, 20}, {90, 1}, {70, 75}}) {
-          SCOPED_TRACE(fmt::format("{} {} heads {}+{} v {} before {} queries {}", kernel->name, s.heads, s.nope, s.rope,
-                                   s.v, before, queries));
+          SCOPED_TRACE(fmt::format("{} {} heads {}+{} v {} before {} queries {}", kernel.name(), s.heads, s.nope,
+                                   s.rope, s.v, before, queries));
           const int64_t keys = before + queries;
           Tensor q(DType::f32, {queries, s.heads, s.nope + s.rope}, 2), y(DType::f32, {queries, s.heads, s.v}, 1),
               lse(DType::f32, {queries, s.heads}), k_rope(kv, {keys, s.rope}, 3),
@@ -390,7 +390,7 @@ TEST(PieceAttention, AQuerysBitsDependOnNeitherItsCompanyNorTheThreads) {
   Rng rng(8);
   const PieceShape s{3, 40, 8, 24};
   for (DType kv : {DType::f32, DType::bf16})
-    for (const auto* kernel : runnable(piece_attention_op(), {s.heads, s.nope, s.rope, s.v, kv})) {
+    for (const auto& kernel : runnable(piece_attention_op(), {s.heads, s.nope, s.rope, s.v, kv})) {
       const int64_t keys = 100;
       Tensor q(DType::f32, {keys, s.heads, s.nope + s.rope}), k(kv, {keys, s.heads, s.nope}), rope(kv, {keys, s.rope}),
           v(kv, {keys, s.heads, s.v}), whole(DType::f32, {keys, s.heads, s.v}), lse(DType::f32, {keys, s.heads});
@@ -408,8 +408,8 @@ TEST(PieceAttention, AQuerysBitsDependOnNeitherItsCompanyNorTheThreads) {
           launch(piece_attention_op(), *kernel, {q.view().slice(0, at, count), k, rope, v, at, 0, 0.2f, true, y, part},
                  machine.context);
           for (int64_t i = 0; i < count; ++i) {
-            ASSERT_EQ(y.row_bytes(i), whole.row_bytes(at + i)) << kernel->name << " query " << at + i;
-            ASSERT_EQ(part.row_bytes(i), lse.row_bytes(at + i)) << kernel->name << " query " << at + i;
+            ASSERT_EQ(y.row_bytes(i), whole.row_bytes(at + i)) << kernel.name() << " query " << at + i;
+            ASSERT_EQ(part.row_bytes(i), lse.row_bytes(at + i)) << kernel.name() << " query " << at + i;
           }
           at += count;
         }

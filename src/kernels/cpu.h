@@ -1,16 +1,15 @@
 // What this processor can run, asked once. Units compiled for more than the baseline are entered only behind these.
+// (Highway's units ask for themselves.)
 #pragma once
 
 #include <string>
 
 namespace medley::cpu {
 
-// Every flag that src/kernels/avx512/ is compiled with; and those of the units that use VDPBF16PS.
-bool has_avx512();
+// Every flag that src/kernels/avx512/ is compiled with: F, BW, VL, DQ and BF16.
 bool has_avx512_bf16();
 
 // Empty, or the reason that an implementation's supports() gives.
-std::string without_avx512();
 std::string without_avx512_bf16();
 
 }  // namespace medley::cpu

@@ -8,9 +8,13 @@ extern const Implementation<LinearDesc, LinearArgs> linear;
 extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear;
 extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear;
 }  // namespace ref
+namespace simd {
+extern const Implementation<LinearDesc, LinearArgs> linear;
+extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear;
+}  // namespace simd
 namespace avx512 {
-extern const Implementation<LinearDesc, LinearArgs> linear, linear_bf16;
-extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear, grouped_linear_bf16;
+extern const Implementation<LinearDesc, LinearArgs> linear;
+extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear;
 }  // namespace avx512
 
 namespace {
@@ -46,7 +50,7 @@ std::string GroupedLinearDesc::describe() const {
 }
 
 const LinearOp& linear_op() {
-  static constexpr const Implementation<LinearDesc, LinearArgs>* table[] = {&ref::linear, &avx512::linear_bf16,
+  static constexpr const Implementation<LinearDesc, LinearArgs>* table[] = {&ref::linear, &simd::linear,
                                                                             &avx512::linear};
   static const LinearOp op{"linear", check, table};
   return op;
@@ -60,7 +64,7 @@ const HeadwiseLinearOp& headwise_linear_op() {
 
 const GroupedLinearOp& grouped_linear_op() {
   static constexpr const Implementation<GroupedLinearDesc, GroupedLinearArgs>* table[] = {
-      &ref::grouped_linear, &avx512::grouped_linear_bf16, &avx512::grouped_linear};
+      &ref::grouped_linear, &simd::grouped_linear, &avx512::grouped_linear};
   static const GroupedLinearOp op{"grouped_linear", check_grouped, table};
   return op;
 }

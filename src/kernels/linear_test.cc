@@ -27,11 +27,11 @@ std::vector<LinearDesc> descriptions(const Shape& shape) {
   return all;
 }
 
-void expect_linear(const Implementation<LinearDesc, LinearArgs>& kernel, const LinearDesc& desc, int64_t tokens,
+void expect_linear(const Candidate<LinearDesc, LinearArgs>& kernel, const LinearDesc& desc, int64_t tokens,
                    DType y_type, bool bias, bool accumulate, Machine& machine, Rng& rng) {
-  SCOPED_TRACE(fmt::format("{} {} tokens {} y {} bias {} accumulate {}", kernel.name, desc.describe(), tokens,
+  SCOPED_TRACE(fmt::format("{} {} tokens {} y {} bias {} accumulate {}", kernel.name(), desc.describe(), tokens,
                            name_of(y_type), bias, accumulate));
-  const Weight weight(rng, desc.weight, kernel.layout, desc.out, desc.in);
+  const Weight weight(rng, desc.weight, kernel->layout, desc.out, desc.in);
   Tensor x(desc.x, {tokens, desc.in}, 5);
   x.fill(rng);
   Tensor b(DType::f32, {desc.out});
@@ -42,7 +42,7 @@ void expect_linear(const Implementation<LinearDesc, LinearArgs>& kernel, const L
     y.fill(rng);
     before.fill(copy);
   }
-  launch(linear_op(), kernel, {x, weight.view, bias ? b.as<float>() : nullptr, y, accumulate}, machine.context);
+  launch(linear_op(), *kernel, {x, weight.view, bias ? b.as<float>() : nullptr, y, accumulate}, machine.context);
   ASSERT_TRUE(y.complete());
   for (int64_t t = 0; t < tokens; ++t)
     for (int64_t n = 0; n < desc.out; ++n) {
@@ -69,11 +69,11 @@ TEST(Linear, EveryLevelComputesTheDotProducts) {
   Machine machine(2);
   for (const Shape& shape : {Shape{1, 1}, {64, 2}, {65, 7}, {130, 33}, {200, 257}, {63, 128}})
     for (const LinearDesc& desc : descriptions(shape))
-      for (const auto* kernel : runnable(linear_op(), desc))
+      for (const auto& kernel : runnable(linear_op(), desc))
         for (int64_t tokens : {0, 1, 2, 5, 6, 7, 13}) {
-          expect_linear(*kernel, desc, tokens, DType::f32, tokens % 2 == 0, false, machine, rng);
-          expect_linear(*kernel, desc, tokens, DType::bf16, tokens % 2 == 1, false, machine, rng);
-          expect_linear(*kernel, desc, tokens, DType::f32, tokens % 2 == 1, true, machine, rng);
+          expect_linear(kernel, desc, tokens, DType::f32, tokens % 2 == 0, false, machine, rng);
+          expect_linear(kernel, desc, tokens, DType::bf16, tokens % 2 == 1, false, machine, rng);
+          expect_linear(kernel, desc, tokens, DType::f32, tokens % 2 == 1, true, machine, rng);
           if (HasFatalFailure()) return;
         }
 }
@@ -82,8 +82,8 @@ TEST(Linear, ARowsBitsDependOnNeitherItsCompanyNorTheThreads) {
   Rng rng(2);
   for (const Shape& shape : {Shape{130, 77}, {64, 256}, {321, 64}})
     for (const LinearDesc& desc : descriptions(shape))
-      for (const auto* kernel : runnable(linear_op(), desc)) {
-        SCOPED_TRACE(fmt::format("{} {}", kernel->name, desc.describe()));
+      for (const auto& kernel : runnable(linear_op(), desc)) {
+        SCOPED_TRACE(fmt::format("{} {}", kernel.name(), desc.describe()));
         const Weight weight(rng, desc.weight, kernel->layout, desc.out, desc.in);
         Tensor x(desc.x, {129, desc.in}, 1);
         x.fill(rng);
@@ -147,10 +147,10 @@ TEST(GroupedLinear, EveryLevelComputesEachPairsDotProducts) {
     for (const LinearDesc& linear : descriptions(shape)) {
       const int32_t slots = 5;
       const GroupedLinearDesc desc{linear, slots};
-      for (const auto* kernel : runnable(grouped_linear_op(), desc))
+      for (const auto& kernel : runnable(grouped_linear_op(), desc))
         for (int64_t tokens : {0, 1, 3, 20})
           for (int64_t divisor : {1, 2}) {
-            SCOPED_TRACE(fmt::format("{} {} tokens {} divisor {}", kernel->name, desc.describe(), tokens, divisor));
+            SCOPED_TRACE(fmt::format("{} {} tokens {} divisor {}", kernel.name(), desc.describe(), tokens, divisor));
             const bool bias = tokens % 2 == 1;
             const Routed routed(rng, tokens, 2, slots, 4, machine);
             const Weight weight(rng, desc.weight, kernel->layout, desc.out, desc.in, slots);
@@ -187,13 +187,14 @@ TEST(GroupedLinear, APairsBitsAreThoseOfItsTokenAlone) {
   for (const LinearDesc& linear : descriptions({130, 77})) {
     const int32_t slots = 7;
     const GroupedLinearDesc desc{linear, slots};
-    for (const auto* kernel : runnable(grouped_linear_op(), desc)) {
-      SCOPED_TRACE(fmt::format("{} {}", kernel->name, desc.describe()));
-      const Implementation<LinearDesc, LinearArgs>* alone = nullptr;
-      for (const auto* candidate : runnable(linear_op(), linear))
-        if (candidate->name.substr(0, candidate->name.find('.')) == kernel->name.substr(0, kernel->name.find('.')))
-          alone = candidate;
-      ASSERT_NE(alone, nullptr);
+    for (const auto& kernel : runnable(grouped_linear_op(), desc)) {
+      SCOPED_TRACE(fmt::format("{} {}", kernel.name(), desc.describe()));
+      const auto linears = runnable(linear_op(), linear);
+      const auto alone = std::find_if(linears.begin(), linears.end(), [&](const auto& candidate) {
+        const std::string_view name = candidate.implementation->name, mine = kernel.implementation->name;
+        return candidate.target == kernel.target && name.substr(0, name.find('.')) == mine.substr(0, mine.find('.'));
+      });
+      ASSERT_NE(alone, linears.end());
       const Weight weight(rng, desc.weight, kernel->layout, desc.out, desc.in, slots);
       for (int threads = 1; threads <= 4; ++threads)
         for (int64_t block_m : {1, 4, 16, 64}) {
@@ -212,7 +213,7 @@ TEST(GroupedLinear, APairsBitsAreThoseOfItsTokenAlone) {
             slot.data += routed.ids.as<int32_t>()[p] * slot.slot_bytes;
             slot.slots = 1;
             Tensor want(DType::f32, {1, desc.out});
-            launch(linear_op(), *alone, {x.view().slice(0, p / 2, 1), slot, nullptr, want}, machine.context);
+            launch(linear_op(), **alone, {x.view().slice(0, p / 2, 1), slot, nullptr, want}, machine.context);
             ASSERT_EQ(y.row_bytes(p), want.row_bytes(0)) << "pair " << p;
           }
         }

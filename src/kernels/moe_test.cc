@@ -164,10 +164,10 @@ RC_GTEST_PROP(Align, SortsEveryPairIntoBlocksOfItsSlot, ()) {
 TEST(WeightedSum, AddsInAscendingOrder) {
   Rng rng(3);
   Machine machine(2);
-  for (const auto* kernel : runnable(weighted_sum_op(), {33}))
+  for (const auto& kernel : runnable(weighted_sum_op(), {33}))
     for (int64_t tokens : {0, 1, 5})
       for (bool accumulate : {false, true}) {
-        SCOPED_TRACE(kernel->name);
+        SCOPED_TRACE(kernel.name());
         Tensor x(DType::f32, {tokens * 3, 33}, 2), weights(DType::f32, {tokens, 3}), y(DType::f32, {tokens, 33}, 1),
             before(DType::f32, {tokens, 33});
         x.fill(rng);

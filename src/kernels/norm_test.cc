@@ -39,9 +39,9 @@ TEST(RmsNorm, EveryLevelNormalises) {
   Machine machine(2);
   constexpr float eps = 1e-5f;
   for (const Case& c : cases())
-    for (const auto* kernel : runnable(rms_norm_op(), {c.dim, c.y})) {
+    for (const auto& kernel : runnable(rms_norm_op(), {c.dim, c.y})) {
       const int64_t group = c.group > 0 ? c.group : c.dim;
-      SCOPED_TRACE(fmt::format("{} tokens {} dim {} group {} delta {} gate {} y {}", kernel->name, c.tokens, c.dim,
+      SCOPED_TRACE(fmt::format("{} tokens {} dim {} group {} delta {} gate {} y {}", kernel.name(), c.tokens, c.dim,
                                group, c.delta, int(c.gate), name_of(c.y)));
       Tensor x(DType::f32, {c.tokens, c.dim}, 3), before(DType::f32, {c.tokens, c.dim}),
           gate(DType::f32, {c.tokens, c.dim}, 5), delta(DType::f32, {c.tokens, c.dim}),
@@ -98,7 +98,7 @@ TEST(RmsNorm, EveryLevelNormalises) {
 TEST(RmsNorm, ARowsBitsDependOnNeitherItsCompanyNorTheThreads) {
   Rng rng(2);
   for (auto [dim, group] : std::vector<std::pair<int64_t, int64_t>>{{130, 0}, {96, 24}, {1024, 0}})
-    for (const auto* kernel : runnable(rms_norm_op(), {dim, DType::f32})) {
+    for (const auto& kernel : runnable(rms_norm_op(), {dim, DType::f32})) {
       Tensor x(DType::f32, {17, dim}), whole(DType::f32, {17, dim}), row(DType::f32, {17, dim});
       x.fill(rng);
       RmsNormArgs args;
@@ -115,7 +115,7 @@ TEST(RmsNorm, ARowsBitsDependOnNeitherItsCompanyNorTheThreads) {
           launch(rms_norm_op(), *kernel, args, machine.context);
         }
         ASSERT_EQ(whole.bytes().size(), row.bytes().size());
-        for (int64_t t = 0; t < 17; ++t) ASSERT_EQ(whole.row_bytes(t), row.row_bytes(t)) << kernel->name << " " << t;
+        for (int64_t t = 0; t < 17; ++t) ASSERT_EQ(whole.row_bytes(t), row.row_bytes(t)) << kernel.name() << " " << t;
       }
     }
 }

@@ -11,11 +11,18 @@
 namespace medley {
 
 namespace avx512 {
-extern const panel::Tiles f32_weights, bf16_weights, f16_weights, bf16_both;
+extern const panel::Tiles bf16_tiles;
+}
+namespace simd {
+const panel::Tiles& tiles_for(DType weight);
 }
 
 namespace panel {
 namespace {
+
+// Whose tiles: Highway's for any CPU, with x in float32, or those of VDPBF16PS. (Tiles of float32 x written in AVX-512
+// intrinsics gave 241 GFLOP/s a core at 512x4096x4096 where Highway's give 255, of 277: they are not kept.)
+enum class Set { simd, avx512_bf16 };
 
 // k is cut so that a tile's rows of x stay in the first-level cache and the panel's part in the second: 6 x 1024
 // floats are 24 KB, 64 x 1024 of bf16 128 KB.
@@ -106,15 +113,6 @@ void run_jobs(const Problem& problem, const Job* jobs, int64_t num_jobs, int64_t
   });
 }
 
-// The tiles for a weight when x is float32.
-const Tiles& tiles_for(DType weight) {
-  switch (weight) {
-    case DType::f32: return avx512::f32_weights;
-    case DType::f16: return avx512::f16_weights;
-    default: return avx512::bf16_weights;
-  }
-}
-
 // x as the tiles take it: float32 unless they are the bf16 ones.
 TensorView widened(const TensorView& x, bool keep, ExecContext& context) {
   if (keep || x.dtype == DType::f32) return x;
@@ -136,10 +134,9 @@ const void* row_of(const TensorView& view, int64_t row) {
   return static_cast<const std::byte*>(view.data) + row * view.strides[0] * int64_t(size_of(view.dtype));
 }
 
-template <bool bf16_tiles>
-Problem problem_of(const WeightView& weight, const TensorView& y) {
+Problem problem_of(Set set, const WeightView& weight, const TensorView& y) {
   Problem p;
-  p.tiles = bf16_tiles ? &avx512::bf16_both : &tiles_for(weight.dtype);
+  p.tiles = set == Set::simd ? &simd::tiles_for(weight.dtype) : &avx512::bf16_tiles;
   p.n = weight.n;
   p.k = weight.k;
   p.panel_bytes = packed_bytes(WeightLayout::panel, weight.dtype, width, weight.k);
@@ -147,12 +144,12 @@ Problem problem_of(const WeightView& weight, const TensorView& y) {
   return p;
 }
 
-template <bool bf16_tiles>
+template <Set set>
 void run_linear(const LinearArgs& a, ExecContext& context) {
   const Workspace::Scope scope(context.workspace);
-  Problem problem = problem_of<bf16_tiles>(a.weight, a.y);
+  Problem problem = problem_of(set, a.weight, a.y);
   problem.accumulate = a.accumulate;
-  const TensorView x = widened(a.x, bf16_tiles, context);
+  const TensorView x = widened(a.x, set == Set::avx512_bf16, context);
   const int64_t rows = x.size(0);
   const void** x_rows = pointers<const void*>(rows, context);
   void** y_rows = pointers<void*>(rows, context);
@@ -165,11 +162,11 @@ void run_linear(const LinearArgs& a, ExecContext& context) {
 }
 
 // Consecutive blocks of one expert are one job: its matrix is read once for all its rows.
-template <bool bf16_tiles>
+template <Set set>
 void run_grouped(const GroupedLinearArgs& a, ExecContext& context) {
   const Workspace::Scope scope(context.workspace);
-  const Problem problem = problem_of<bf16_tiles>(a.weight, a.y);
-  const TensorView x = widened(a.x, bf16_tiles, context);
+  const Problem problem = problem_of(set, a.weight, a.y);
+  const TensorView x = widened(a.x, set == Set::avx512_bf16, context);
   const int64_t entries = *a.num_tokens_post_padded, blocks = entries / a.block_m;
   const void** x_rows = pointers<const void*>(a.num_pairs, context);
   void** y_rows = pointers<void*>(a.num_pairs, context);
@@ -192,16 +189,11 @@ void run_grouped(const GroupedLinearArgs& a, ExecContext& context) {
   run_jobs(problem, jobs, num_jobs, most, context);
 }
 
-std::string takes_float(const LinearDesc& desc) {
+template <class Desc>
+std::string supports_simd(const Desc& desc) {
   const bool x = desc.x == DType::f32 || desc.x == DType::bf16;
   const bool weight = desc.weight == DType::f32 || desc.weight == DType::bf16 || desc.weight == DType::f16;
   return x && weight ? "" : "takes f32 or bf16 x and f32, bf16 or f16 weights";
-}
-
-template <class Desc>
-std::string supports_avx512(const Desc& desc) {
-  const std::string lacking = cpu::without_avx512();
-  return lacking.empty() ? takes_float(desc) : lacking;
 }
 
 template <class Desc>
@@ -214,19 +206,21 @@ std::string supports_avx512_bf16(const Desc& desc) {
 }  // namespace
 }  // namespace panel
 
-namespace avx512 {
-
-extern const Implementation<LinearDesc, LinearArgs> linear{
-    "avx512.linear", Level::avx512, panel::supports_avx512<LinearDesc>, panel::run_linear<false>, WeightLayout::panel};
-extern const Implementation<LinearDesc, LinearArgs> linear_bf16{"avx512bf16.linear", Level::avx512,
-                                                                panel::supports_avx512_bf16<LinearDesc>,
-                                                                panel::run_linear<true>, WeightLayout::panel};
+namespace simd {
+extern const Implementation<LinearDesc, LinearArgs> linear{"simd.linear", Level::simd, panel::supports_simd<LinearDesc>,
+                                                           panel::run_linear<panel::Set::simd>, WeightLayout::panel};
 extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear{
-    "avx512.grouped_linear", Level::avx512, panel::supports_avx512<GroupedLinearDesc>, panel::run_grouped<false>,
+    "simd.grouped_linear", Level::simd, panel::supports_simd<GroupedLinearDesc>, panel::run_grouped<panel::Set::simd>,
     WeightLayout::panel};
-extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear_bf16{
-    "avx512bf16.grouped_linear", Level::avx512, panel::supports_avx512_bf16<GroupedLinearDesc>,
-    panel::run_grouped<true>, WeightLayout::panel};
+}  // namespace simd
 
+namespace avx512 {
+extern const Implementation<LinearDesc, LinearArgs> linear{
+    "avx512.linear", Level::avx512, panel::supports_avx512_bf16<LinearDesc>, panel::run_linear<panel::Set::avx512_bf16>,
+    WeightLayout::panel};
+extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear{
+    "avx512.grouped_linear", Level::avx512, panel::supports_avx512_bf16<GroupedLinearDesc>,
+    panel::run_grouped<panel::Set::avx512_bf16>, WeightLayout::panel};
 }  // namespace avx512
+
 }  // namespace medley

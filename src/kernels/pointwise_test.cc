@@ -11,8 +11,8 @@ TEST(Embedding, GivesScaledRowsAndZerosOutsideTheShard) {
   Rng rng(1);
   Machine machine(2);
   for (DType dtype : {DType::f32, DType::bf16, DType::f16})
-    for (const auto* kernel : runnable(embedding_op(), {13, dtype})) {
-      SCOPED_TRACE(kernel->name);
+    for (const auto& kernel : runnable(embedding_op(), {13, dtype})) {
+      SCOPED_TRACE(kernel.name());
       const Weight table(rng, dtype, WeightLayout::row_major, 10, 13);
       const Tensor ids = int_tensor({100, 109, 99, 110, 104, 0});
       Tensor y(DType::f32, {6, 13}, 2);
@@ -48,9 +48,9 @@ TEST(GatedActivation, EveryLevelComputesEveryActivation) {
     for (bool gated : {true, false})
       for (DType y_type : {DType::f32, DType::bf16})
         for (int64_t width : {1, 7, 16, 65, 200})
-          for (const auto* kernel : runnable(gated_activation_op(), {width, activation, gated, y_type}))
+          for (const auto& kernel : runnable(gated_activation_op(), {width, activation, gated, y_type}))
             for (int64_t tokens : {0, 1, 4}) {
-              SCOPED_TRACE(fmt::format("{} {} gated {} width {}", kernel->name, name_of(activation), gated, width));
+              SCOPED_TRACE(fmt::format("{} {} gated {} width {}", kernel.name(), name_of(activation), gated, width));
               Tensor x(DType::f32, {tokens, gated ? 2 * width : width}, 3), y(y_type, {tokens, width}, 1);
               x.fill(rng, 4);
               launch(gated_activation_op(), *kernel, {x, activation, gated, y}, machine.context);
@@ -70,14 +70,14 @@ TEST(GatedActivation, EveryLevelComputesEveryActivation) {
 
 TEST(GatedActivation, SiluIsFiniteAtTheEnds) {
   Machine machine;
-  for (const auto* kernel : runnable(gated_activation_op(), {20, Activation::silu, false, DType::f32})) {
+  for (const auto& kernel : runnable(gated_activation_op(), {20, Activation::silu, false, DType::f32})) {
     Tensor x(DType::f32, {1, 20}), y(DType::f32, {1, 20});
     for (int i = 0; i < 20; ++i) x.as<float>()[i] = (i < 10 ? -1.0f : 1.0f) * std::pow(10.0f, float(i % 10) - 4);
     launch(gated_activation_op(), *kernel, {x, Activation::silu, false, y}, machine.context);
     for (int i = 0; i < 20; ++i) {
       const double value = get(x, {0, i});
       // Where exp(-x) overflows the quotient is a signed zero.
-      EXPECT_NEAR(get(y, {0, i}), activate(Activation::silu, value), 10 * f32_unit * std::abs(value)) << kernel->name;
+      EXPECT_NEAR(get(y, {0, i}), activate(Activation::silu, value), 10 * f32_unit * std::abs(value)) << kernel.name();
     }
   }
 }
@@ -87,9 +87,9 @@ TEST(ConvertRows, GathersAndConverts) {
   Machine machine(2);
   for (DType from : {DType::f32, DType::bf16})
     for (DType to : {DType::f32, DType::bf16})
-      for (const auto* kernel : runnable(convert_rows_op(), {from, to}))
+      for (const auto& kernel : runnable(convert_rows_op(), {from, to}))
         for (int64_t dim : {1, 17, 64}) {
-          SCOPED_TRACE(kernel->name);
+          SCOPED_TRACE(kernel.name());
           Tensor x(from, {5, dim}, 3), y(to, {5, dim}, 2), chosen(to, {3, dim});
           x.fill(rng);
           launch(convert_rows_op(), *kernel, {x, {}, y}, machine.context);
@@ -111,7 +111,7 @@ TEST(ConvertRows, GathersAndConverts) {
 TEST(Add, AddsScaled) {
   Rng rng(4);
   Machine machine(2);
-  for (const auto* kernel : runnable(add_op(), {}))
+  for (const auto& kernel : runnable(add_op(), {}))
     for (int64_t dim : {1, 19, 64}) {
       Tensor x(DType::f32, {3, dim}, 1), y(DType::f32, {3, dim}, 2), before(DType::f32, {3, dim});
       x.fill(rng);

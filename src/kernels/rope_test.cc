@@ -9,7 +9,7 @@ using namespace test;
 
 TEST(RopeAngles, AreCosinesThenSines) {
   Machine machine(2);
-  for (const auto* kernel : runnable(rope_angles_op(), {5})) {
+  for (const auto& kernel : runnable(rope_angles_op(), {5})) {
     const Tensor positions = int_tensor({0, 1, 17, 131071});
     const std::vector<float> inv_freq = {1.0f, 0.3f, 0.05f, 1e-3f, 1e-5f};
     Tensor table(DType::f32, {4, 10});
@@ -32,8 +32,8 @@ TEST(Rope, EveryLevelRotatesPairsInPlace) {
     for (int64_t half : {1, 4, 5, 16, 32, 37})
       for (int64_t extra : {0, 3})
         for (int64_t tokens : {0, 1, 4})
-          for (const auto* kernel : runnable(rope_op(), {half, interleaved})) {
-            SCOPED_TRACE(fmt::format("{} half {} interleaved {} extra {}", kernel->name, half, interleaved, extra));
+          for (const auto& kernel : runnable(rope_op(), {half, interleaved})) {
+            SCOPED_TRACE(fmt::format("{} half {} interleaved {} extra {}", kernel.name(), half, interleaved, extra));
             const int64_t dim = 2 * half + extra, heads = 3;
             Tensor wide(DType::f32, {tokens, heads, dim + 2}, 5), before(DType::f32, {tokens, heads, dim + 2}),
                 table(DType::f32, {tokens, 2 * half});

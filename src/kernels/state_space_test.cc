@@ -56,8 +56,8 @@ TEST(CausalConv, EveryLevelConvolvesOverTheTail) {
   for (int64_t channels : {1, 5, 64, 131})
     for (int64_t width : {1, 2, 4})
       for (bool activate : {true, false})
-        for (const auto* kernel : runnable(causal_conv_op(), {channels, width})) {
-          SCOPED_TRACE(fmt::format("{} {} channels width {}", kernel->name, channels, width));
+        for (const auto& kernel : runnable(causal_conv_op(), {channels, width})) {
+          SCOPED_TRACE(fmt::format("{} {} channels width {}", kernel.name(), channels, width));
           const Rows rows(step_rows);
           States states(channels * (width - 1), 5);
           states.fill(rng);
@@ -136,8 +136,8 @@ TEST(SelectiveScan, EveryLevelFollowsTheRecurrence) {
       for (int variant = 0; variant < 3; ++variant) {
         const DType y_type = variant == 2 ? DType::bf16 : DType::f32;
         const bool gated = variant != 1, biased = variant != 2;
-        for (const auto* kernel : runnable(selective_scan_op(), {channels, n_states, y_type})) {
-          SCOPED_TRACE(fmt::format("{} {} channels {} states variant {}", kernel->name, channels, n_states, variant));
+        for (const auto& kernel : runnable(selective_scan_op(), {channels, n_states, y_type})) {
+          SCOPED_TRACE(fmt::format("{} {} channels {} states variant {}", kernel.name(), channels, n_states, variant));
           const Rows rows(step_rows);
           const ScanInputs in(rng, rows.view.num_tokens, channels, n_states);
           States states(channels * n_states, 5);
@@ -213,8 +213,8 @@ TEST(SsdScan, EveryLevelFollowsTheRecurrence) {
   Rng rng(3);
   Machine machine(2);
   for (const SsdShape& shape : ssd_shapes)
-    for (const auto* kernel : runnable(ssd_scan_op(), {shape.heads, shape.dim, shape.states, shape.groups})) {
-      SCOPED_TRACE(fmt::format("{} {} heads of {} x {}", kernel->name, shape.heads, shape.dim, shape.states));
+    for (const auto& kernel : runnable(ssd_scan_op(), {shape.heads, shape.dim, shape.states, shape.groups})) {
+      SCOPED_TRACE(fmt::format("{} {} heads of {} x {}", kernel.name(), shape.heads, shape.dim, shape.states));
       const Rows rows(step_rows);
       const SsdInputs in(rng, rows.view.num_tokens, shape);
       States states(shape.heads * shape.dim * shape.states, 5);
@@ -284,8 +284,8 @@ void expect_chunking_is_free(Rng& rng, int64_t tokens, int64_t state_elements, s
 TEST(CausalConv, ChunksMayEndAnywhere) {
   Rng rng(4);
   for (int64_t width : {2, 4})
-    for (const auto* kernel : runnable(causal_conv_op(), {70, width})) {
-      SCOPED_TRACE(kernel->name);
+    for (const auto& kernel : runnable(causal_conv_op(), {70, width})) {
+      SCOPED_TRACE(kernel.name());
       Tensor x(DType::f32, {60, 70}), weight(DType::f32, {70, width});
       x.fill(rng);
       weight.fill(rng);
@@ -303,8 +303,8 @@ TEST(CausalConv, ChunksMayEndAnywhere) {
 TEST(SelectiveScan, ChunksMayEndAnywhere) {
   Rng rng(5);
   for (int64_t n_states : {5, 16})
-    for (const auto* kernel : runnable(selective_scan_op(), {70, n_states, DType::f32})) {
-      SCOPED_TRACE(kernel->name);
+    for (const auto& kernel : runnable(selective_scan_op(), {70, n_states, DType::f32})) {
+      SCOPED_TRACE(kernel.name());
       const ScanInputs in(rng, 60, 70, n_states);
       expect_chunking_is_free(
           rng, 60, 70 * n_states, {60, 70},
@@ -317,8 +317,8 @@ TEST(SelectiveScan, ChunksMayEndAnywhere) {
 TEST(SsdScan, ChunksMayEndAnywhere) {
   Rng rng(6);
   for (const SsdShape& s : ssd_shapes)
-    for (const auto* kernel : runnable(ssd_scan_op(), {s.heads, s.dim, s.states, s.groups})) {
-      SCOPED_TRACE(kernel->name);
+    for (const auto& kernel : runnable(ssd_scan_op(), {s.heads, s.dim, s.states, s.groups})) {
+      SCOPED_TRACE(kernel.name());
       const SsdInputs in(rng, 60, s);
       expect_chunking_is_free(
           rng, 60, s.heads * s.dim * s.states, {60, s.heads, s.dim},

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
 
 #include <cmath>
 #include <cstring>
@@ -185,12 +186,42 @@ struct Rows {
   int64_t first(int64_t row) const { return offsets.as<int32_t>()[row]; }
 };
 
+// An implementation to test. One of level simd is tested once per instruction set that this CPU has: using the
+// pointer makes Highway choose that set.
+template <class Desc, class Args>
+struct Candidate {
+  const Implementation<Desc, Args>* implementation;
+  int64_t target;  // Highway's; 0: not of its concern
+
+  const Implementation<Desc, Args>& operator*() const {
+    if (target != 0) {
+      hwy::SetSupportedTargetsForTest(target);
+      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    }
+    return *implementation;
+  }
+  const Implementation<Desc, Args>* operator->() const { return &**this; }
+  std::string name() const {
+    return fmt::format("{}{}", implementation->name, target != 0 ? fmt::format("/{}", hwy::TargetName(target)) : "");
+  }
+};
+
 // Every implementation of the op that runs on this CPU and takes the description.
 template <class Desc, class Args>
-std::vector<const Implementation<Desc, Args>*> runnable(const Op<Desc, Args>& op, const Desc& desc) {
-  std::vector<const Implementation<Desc, Args>*> found;
-  for (const auto* candidate : op.implementations)
-    if (device_of(candidate->level) == Device::cpu && candidate->supports(desc).empty()) found.push_back(candidate);
+std::vector<Candidate<Desc, Args>> runnable(const Op<Desc, Args>& op, const Desc& desc) {
+  static const std::vector<int64_t> targets = [] {
+    hwy::SetSupportedTargetsForTest(0);
+    return hwy::SupportedAndGeneratedTargets();
+  }();
+  std::vector<Candidate<Desc, Args>> found;
+  for (const auto* candidate : op.implementations) {
+    if (device_of(candidate->level) != Device::cpu || !candidate->supports(desc).empty()) continue;
+    if (candidate->level == Level::simd) {
+      for (int64_t target : targets) found.push_back({candidate, target});
+    } else {
+      found.push_back({candidate, 0});
+    }
+  }
   return found;
 }
 

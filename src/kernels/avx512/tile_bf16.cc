@@ -63,7 +63,7 @@ void tile(const Tile& t) {
 
 }  // namespace
 
-extern const panel::Tiles bf16_both;
-const panel::Tiles bf16_both = {{tile<1>, tile<2>, tile<3>, tile<4>, tile<5>, tile<6>}};
+extern const panel::Tiles bf16_tiles;
+const panel::Tiles bf16_tiles = {{tile<1>, tile<2>, tile<3>, tile<4>, tile<5>, tile<6>}};
 
 }  // namespace medley::avx512

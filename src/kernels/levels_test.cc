@@ -1,0 +1,52 @@
+// Which implementation really runs on this machine: a kernel that silently fell back to a lower level would pass every
+// other test.
+#include <gmock/gmock.h>
+
+#include "kernels/cpu.h"
+#include "kernels/linear.h"
+#include "kernels/test_tensors.h"
+
+namespace medley {
+namespace {
+
+using namespace test;
+
+template <class Desc, class Args>
+std::string chosen(const Op<Desc, Args>& op, const Desc& desc, Level highest) {
+  return std::string(KernelSelector(Device::cpu, highest).resolve(op, desc).name);
+}
+
+TEST(Levels, LinearTakesTheWidestInstructionsThereAre) {
+  const LinearDesc mixed{256, 256, DType::f32, DType::bf16}, bf16s{256, 256, DType::bf16, DType::bf16};
+  const std::string dots = cpu::has_avx512_bf16() ? "avx512" : "simd";
+  EXPECT_EQ(chosen(linear_op(), bf16s, Level::avx512), dots + ".linear");
+  EXPECT_EQ(chosen(grouped_linear_op(), {bf16s, 8}, Level::avx512), dots + ".grouped_linear");
+  EXPECT_EQ(chosen(linear_op(), mixed, Level::avx512), "simd.linear");
+  EXPECT_EQ(chosen(grouped_linear_op(), {mixed, 8}, Level::avx512), "simd.grouped_linear");
+  EXPECT_EQ(chosen(linear_op(), bf16s, Level::simd), "simd.linear");
+  EXPECT_EQ(chosen(linear_op(), mixed, Level::ref), "ref.linear");
+}
+
+// The tests of level simd really cover one instruction set after another.
+TEST(Levels, SimdIsTestedOncePerInstructionSet) {
+  std::vector<std::string> names;
+  for (const auto& kernel : runnable(linear_op(), LinearDesc{8, 8, DType::f32, DType::f32})) {
+    names.push_back(kernel.name());
+    EXPECT_EQ((*kernel).level, kernel.implementation->level);
+    if (kernel.target != 0) {
+      EXPECT_EQ(hwy::SupportedTargets(), kernel.target);
+    }
+  }
+#if defined(__x86_64__)
+  EXPECT_THAT(names, testing::Contains("simd.linear/SSE4"));
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    EXPECT_THAT(names, testing::Contains("simd.linear/AVX2"));
+  }
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) {
+    EXPECT_THAT(names, testing::Contains("simd.linear/AVX3"));
+  }
+#endif
+}
+
+}  // namespace
+}  // namespace medley
