@@ -54,6 +54,9 @@ int main(int argc, char** argv) {
   std::string only;
   double seconds = 0.5;
   Clock clock = Clock::wall;
+  constexpr std::string_view filter = "--benchmark_filter=";  // as ./dev bench passes it
+  if (argc == 2 && std::string_view(argv[1]).starts_with(filter))
+    only = std::string_view(argv[1]).substr(filter.size());
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string_view option = argv[i], value = argv[i + 1];
     if (option == "--threads") threads = std::atoi(argv[i + 1]);

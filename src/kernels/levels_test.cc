@@ -21,6 +21,8 @@ TEST(Levels, LinearTakesTheWidestInstructionsThereAre) {
   const std::string dots = cpu::has_avx512_bf16() ? "avx512" : "simd";
   EXPECT_EQ(chosen(linear_op(), bf16s, Level::avx512), dots + ".linear");
   EXPECT_EQ(chosen(grouped_linear_op(), {bf16s, 8}, Level::avx512), dots + ".grouped_linear");
+  EXPECT_EQ(chosen(headwise_linear_op(), {bf16s, 8}, Level::avx512), dots + ".headwise_linear");
+  EXPECT_EQ(chosen(headwise_linear_op(), {mixed, 8}, Level::avx512), "simd.headwise_linear");
   EXPECT_EQ(chosen(linear_op(), mixed, Level::avx512), "simd.linear");
   EXPECT_EQ(chosen(grouped_linear_op(), {mixed, 8}, Level::avx512), "simd.grouped_linear");
   EXPECT_EQ(chosen(linear_op(), bf16s, Level::simd), "simd.linear");

@@ -10,10 +10,12 @@ extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear
 }  // namespace ref
 namespace simd {
 extern const Implementation<LinearDesc, LinearArgs> linear;
+extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear;
 extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear;
 }  // namespace simd
 namespace avx512 {
 extern const Implementation<LinearDesc, LinearArgs> linear;
+extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear;
 extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear;
 }  // namespace avx512
 
@@ -57,7 +59,8 @@ const LinearOp& linear_op() {
 }
 
 const HeadwiseLinearOp& headwise_linear_op() {
-  static constexpr const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs>* table[] = {&ref::headwise_linear};
+  static constexpr const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs>* table[] = {
+      &ref::headwise_linear, &simd::headwise_linear, &avx512::headwise_linear};
   static const HeadwiseLinearOp op{"headwise_linear", check_headwise, table};
   return op;
 }

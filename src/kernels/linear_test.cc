@@ -27,6 +27,16 @@ std::vector<LinearDesc> descriptions(const Shape& shape) {
   return all;
 }
 
+// The linear of the same level and instruction set as another op's kernel.
+template <class Desc, class Args>
+Candidate<LinearDesc, LinearArgs> same_level(const Candidate<Desc, Args>& kernel, const LinearDesc& desc) {
+  for (const auto& candidate : runnable(linear_op(), desc))
+    if (candidate.implementation->level == kernel.implementation->level && candidate.target == kernel.target)
+      return candidate;
+  ADD_FAILURE() << "no linear like " << kernel.name();
+  return runnable(linear_op(), desc)[0];
+}
+
 void expect_linear(const Candidate<LinearDesc, LinearArgs>& kernel, const LinearDesc& desc, int64_t tokens,
                    DType y_type, bool bias, bool accumulate, Machine& machine, Rng& rng) {
   SCOPED_TRACE(fmt::format("{} {} tokens {} y {} bias {} accumulate {}", kernel.name(), desc.describe(), tokens,
@@ -124,6 +134,42 @@ TEST(Linear, TheBoundaryNamesWhatIsWrong) {
   }
 }
 
+// Each head is linear with its own matrix: the same bits, any strides.
+TEST(HeadwiseLinear, EveryHeadHasTheBitsOfLinear) {
+  Rng rng(6);
+  for (const LinearDesc& linear : descriptions({70, 33})) {
+    const int64_t heads = 3;
+    const HeadwiseLinearDesc desc{linear, heads};
+    for (const auto& kernel : runnable(headwise_linear_op(), desc)) {
+      const auto alone = same_level(kernel, linear);
+      for (int64_t tokens : {0, 1, 7, 20})
+        for (int threads : {1, 3}) {
+          SCOPED_TRACE(fmt::format("{} {} tokens {}", kernel.name(), desc.describe(), tokens));
+          Machine machine(threads);
+          const DType y_type = tokens == 7 ? DType::bf16 : DType::f32;
+          const Weight weight(rng, desc.weight, kernel->layout, desc.out, desc.in, heads);
+          Tensor x(desc.x, {tokens, heads, desc.in + 3}, 5), y(y_type, {tokens, heads, desc.out}, 1);
+          x.fill(rng);
+          const TensorView part = x.view().slice(2, 1, desc.in);
+          launch(headwise_linear_op(), *kernel, {part, weight.view, y}, machine.context);
+          ASSERT_TRUE(y.complete());
+          for (int64_t h = 0; h < heads; ++h) {
+            WeightView matrix = weight.view;
+            matrix.data += h * matrix.slot_bytes;
+            matrix.slots = 1;
+            TensorView head = part.slice(1, h, 1);
+            head = TensorView(head.data, head.dtype, {tokens, desc.in});
+            head.strides[0] = part.strides[0];
+            Tensor want(y_type, {tokens, desc.out});
+            launch(linear_op(), *alone, {head, matrix, nullptr, want}, machine.context);
+            for (int64_t t = 0; t < tokens; ++t)
+              for (int64_t n = 0; n < desc.out; ++n) ASSERT_EQ(get(y, {t, h, n}), get(want, {t, n}));
+          }
+        }
+    }
+  }
+}
+
 // Tokens routed at random, with slots nobody chose, and the alignment that the moe op makes of them.
 struct Routed {
   int64_t pairs;
@@ -189,12 +235,7 @@ TEST(GroupedLinear, APairsBitsAreThoseOfItsTokenAlone) {
     const GroupedLinearDesc desc{linear, slots};
     for (const auto& kernel : runnable(grouped_linear_op(), desc)) {
       SCOPED_TRACE(fmt::format("{} {}", kernel.name(), desc.describe()));
-      const auto linears = runnable(linear_op(), linear);
-      const auto alone = std::find_if(linears.begin(), linears.end(), [&](const auto& candidate) {
-        const std::string_view name = candidate.implementation->name, mine = kernel.implementation->name;
-        return candidate.target == kernel.target && name.substr(0, name.find('.')) == mine.substr(0, mine.find('.'));
-      });
-      ASSERT_NE(alone, linears.end());
+      const auto alone = same_level(kernel, linear);
       const Weight weight(rng, desc.weight, kernel->layout, desc.out, desc.in, slots);
       for (int threads = 1; threads <= 4; ++threads)
         for (int64_t block_m : {1, 4, 16, 64}) {
@@ -213,7 +254,7 @@ TEST(GroupedLinear, APairsBitsAreThoseOfItsTokenAlone) {
             slot.data += routed.ids.as<int32_t>()[p] * slot.slot_bytes;
             slot.slots = 1;
             Tensor want(DType::f32, {1, desc.out});
-            launch(linear_op(), **alone, {x.view().slice(0, p / 2, 1), slot, nullptr, want}, machine.context);
+            launch(linear_op(), *alone, {x.view().slice(0, p / 2, 1), slot, nullptr, want}, machine.context);
             ASSERT_EQ(y.row_bytes(p), want.row_bytes(0)) << "pair " << p;
           }
         }

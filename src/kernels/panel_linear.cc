@@ -1,5 +1,5 @@
-// linear and grouped_linear on panel weights: cuts the rows into tiles and the panels into tasks. No cut changes a bit
-// (see panel_linear.h), so all of them may depend on the number of rows and threads.
+// linear, headwise_linear and grouped_linear on panel weights: cuts the rows into tiles and the panels into tasks. No
+// cut changes a bit (see panel_linear.h), so all of them may depend on the number of rows and threads.
 #include "kernels/panel_linear.h"
 
 #include <algorithm>
@@ -116,13 +116,16 @@ void run_jobs(const Problem& problem, const Job* jobs, int64_t num_jobs, int64_t
 // x as the tiles take it: float32 unless they are the bf16 ones.
 TensorView widened(const TensorView& x, bool keep, ExecContext& context) {
   if (keep || x.dtype == DType::f32) return x;
-  const TensorView wide = context.workspace.alloc(DType::f32, {x.size(0), x.size(1)});
+  const int64_t heads = x.rank == 3 ? x.size(1) : 1, dim = x.size(x.rank - 1);
+  TensorView wide = context.workspace.alloc(DType::f32, {x.size(0), heads, dim});
   context.threads.parallel_for(x.size(0), [&](int64_t t, int) {
-    const bf16* from = x.row<bf16>(t);
-    float* to = wide.row<float>(t);
-    for (int64_t i = 0; i < x.size(1); ++i) to[i] = float(from[i]);
+    for (int64_t h = 0; h < heads; ++h) {
+      const bf16* from = x.row<bf16>(t) + (x.rank == 3 ? h * x.strides[1] : 0);
+      float* to = wide.row<float>(t) + h * dim;
+      for (int64_t i = 0; i < dim; ++i) to[i] = float(from[i]);
+    }
   });
-  return wide;
+  return x.rank == 3 ? wide : wide.reshape({x.size(0), dim});
 }
 
 template <class Pointer>
@@ -159,6 +162,26 @@ void run_linear(const LinearArgs& a, ExecContext& context) {
   }
   const Job job{x_rows, y_rows, rows, a.weight.data, a.bias};
   run_jobs(problem, &job, 1, rows, context);
+}
+
+// One job a head.
+template <Set set>
+void run_headwise(const HeadwiseLinearArgs& a, ExecContext& context) {
+  const Workspace::Scope scope(context.workspace);
+  const Problem problem = problem_of(set, a.weight, a.y);
+  const TensorView x = widened(a.x, set == Set::avx512_bf16, context);
+  const int64_t tokens = x.size(0), heads = a.weight.slots;
+  const void** x_rows = pointers<const void*>(heads * tokens, context);
+  void** y_rows = pointers<void*>(heads * tokens, context);
+  Job* jobs = reinterpret_cast<Job*>(context.workspace.alloc(DType::u8, {heads * int64_t(sizeof(Job))}).data);
+  for (int64_t h = 0; h < heads; ++h) {
+    jobs[h] = {x_rows + h * tokens, y_rows + h * tokens, tokens, a.weight.data + h * a.weight.slot_bytes, nullptr};
+    for (int64_t t = 0; t < tokens; ++t) {
+      x_rows[h * tokens + t] = row_of(x.slice(1, h, 1), t);
+      y_rows[h * tokens + t] = const_cast<void*>(row_of(a.y.slice(1, h, 1), t));
+    }
+  }
+  run_jobs(problem, jobs, heads, tokens, context);
 }
 
 // Consecutive blocks of one expert are one job: its matrix is read once for all its rows.
@@ -209,6 +232,9 @@ std::string supports_avx512_bf16(const Desc& desc) {
 namespace simd {
 extern const Implementation<LinearDesc, LinearArgs> linear{"simd.linear", Level::simd, panel::supports_simd<LinearDesc>,
                                                            panel::run_linear<panel::Set::simd>, WeightLayout::panel};
+extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear{
+    "simd.headwise_linear", Level::simd, panel::supports_simd<HeadwiseLinearDesc>,
+    panel::run_headwise<panel::Set::simd>, WeightLayout::panel};
 extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear{
     "simd.grouped_linear", Level::simd, panel::supports_simd<GroupedLinearDesc>, panel::run_grouped<panel::Set::simd>,
     WeightLayout::panel};
@@ -218,6 +244,9 @@ namespace avx512 {
 extern const Implementation<LinearDesc, LinearArgs> linear{
     "avx512.linear", Level::avx512, panel::supports_avx512_bf16<LinearDesc>, panel::run_linear<panel::Set::avx512_bf16>,
     WeightLayout::panel};
+extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear{
+    "avx512.headwise_linear", Level::avx512, panel::supports_avx512_bf16<HeadwiseLinearDesc>,
+    panel::run_headwise<panel::Set::avx512_bf16>, WeightLayout::panel};
 extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear{
     "avx512.grouped_linear", Level::avx512, panel::supports_avx512_bf16<GroupedLinearDesc>,
     panel::run_grouped<panel::Set::avx512_bf16>, WeightLayout::panel};
