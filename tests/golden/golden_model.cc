@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -22,8 +23,11 @@ std::vector<To> values(const SafetensorsFile& file, const std::string& name) {
 
 std::vector<std::filesystem::path> golden_folders() {
   std::vector<std::filesystem::path> folders;
-  for (const char* root : {"tests/golden", "models"})
-    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(MEDLEY_SOURCE_DIR) / root))
+  const std::filesystem::path source(MEDLEY_SOURCE_DIR);
+  std::vector<std::filesystem::path> roots{source / "tests/golden", source / "models"};
+  if (const char* other = std::getenv("MEDLEY_GOLDEN")) roots = {other};
+  for (const auto& root : roots)
+    for (const auto& entry : std::filesystem::directory_iterator(root))
       if (std::filesystem::exists(entry.path() / "expected.safetensors")) folders.push_back(entry.path());
   std::sort(folders.begin(), folders.end());
   return folders;

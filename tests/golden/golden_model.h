@@ -18,7 +18,8 @@ struct GoldenCase {
   std::vector<float> greedy_gap;  // between the two best logits of each greedy step
 };
 
-// Folders of tests/golden and models/ with an expected.safetensors.
+// Folders with an expected.safetensors: of tests/golden and models/, or of $MEDLEY_GOLDEN (a folder of such folders,
+// all of families that medley knows).
 std::vector<std::filesystem::path> golden_folders();
 std::string folder_name(const testing::TestParamInfo<std::filesystem::path>& folder);  // as a test's name
 std::vector<GoldenCase> read_golden(const std::filesystem::path& folder);
