@@ -1,0 +1,49 @@
+#include "cli/options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace medley::cli {
+
+CLI::Option* add_model_option(CLI::App& command, std::string& model) {
+  return command.add_option("MODEL", model, "Folder of the checkpoint")->required()->type_name("");
+}
+
+void add_compute_options(CLI::App& command, EngineOptions& options) {
+  command.add_option("--dtype", options.dtype, "Inputs of matrix products, and the cache")
+      ->check(CLI::IsMember({"auto", "f32", "bf16"}))
+      ->type_name("auto|f32|bf16")
+      ->capture_default_str();
+  command.add_option("--threads", options.threads, "Threads; 0: one per processor. They change no bit of the result")
+      ->check(CLI::Range(0, 1024))
+      ->type_name("N")
+      ->capture_default_str();
+  command.add_flag("--reproducible", options.reproducible,
+                   "The same bits however a prompt is cut into chunks, also after a preemption");
+  command.add_option("--kernels", options.kernels, "Highest level of kernels to use; the best there is by default")
+      ->check(CLI::IsMember({"ref", "simd", "avx512"}))
+      ->type_name("ref|simd|avx512");
+}
+
+CLI::Option* add_size_option(CLI::App& command, const std::string& name, uint64_t& bytes, const std::string& help) {
+  const auto set = [&bytes, name](const std::string& text) {
+    const std::optional<uint64_t> size = parse_bytes(text);
+    if (!size || *size == 0)
+      throw CLI::ValidationError(name, fmt::format("\"{}\" is not a size; 512M, 4G and 1.5GiB are", text));
+    bytes = *size;
+  };
+  return command.add_option_function<std::string>(name, set, help)->type_name("SIZE");
+}
+
+CLI::Option* add_ids_option(CLI::App& command, std::vector<int32_t>& ids, const std::string& help) {
+  const auto set = [&ids](const std::string& text) {
+    const std::optional<std::vector<int32_t>> parsed = parse_ids(text);
+    if (!parsed) throw CLI::ValidationError("--ids", fmt::format("\"{}\" is not a list of token ids like 1,2,3", text));
+    ids = *parsed;
+  };
+  return command.add_option_function<std::string>("--ids", set, help)->type_name("1,2,3");
+}
+
+}  // namespace medley::cli

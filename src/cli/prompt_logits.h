@@ -1,0 +1,23 @@
+// Logits of every position of a prompt, and greedy continuations, through the real scheduler, caches and sampler.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/engine_core.h"
+
+namespace medley::cli {
+
+struct PromptLogits {
+  int64_t tokens = 0, vocab = 0;
+  std::vector<float> values;  // [tokens, vocab]
+};
+
+// Throws Error when the request is refused or fails.
+PromptLogits prompt_logits(EngineCore& core, const std::vector<int32_t>& ids);
+
+// The greedy tokens of each prompt, `count` of them whatever EOS says; all prompts run at the same time.
+std::vector<std::vector<int32_t>> greedy_tokens(EngineCore& core, const std::vector<std::vector<int32_t>>& prompts,
+                                                int32_t count);
+
+}  // namespace medley::cli
