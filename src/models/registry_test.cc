@@ -1,0 +1,98 @@
+// What config.json may say: every field is honoured or refused by name.
+#include "models/registry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+
+namespace medley {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+std::filesystem::path golden(const std::string& family) {
+  return std::filesystem::path(MEDLEY_SOURCE_DIR) / "tests/golden" / family;
+}
+
+void expect_refused(const json& config, const std::string& message, const std::string& and_this = "") {
+  EXPECT_THAT([&] { make_model(config, "config.json"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("config.json"), HasSubstr(message), HasSubstr(and_this))));
+}
+
+TEST(Registry, UnknownTypesListTheKnownOnes) {
+  json config = read_config(golden("llama"));
+  config["model_type"] = "gpt2";
+  expect_refused(config, "model_type \"gpt2\" is not known", "deepseek_v2, deepseek_v3, ");
+  config.erase("model_type");
+  expect_refused(config, "model_type is absent");
+}
+
+TEST(Registry, FieldsNobodyKnowsAreRefusedByName) {
+  for (const auto& entry : std::filesystem::directory_iterator(golden("")))
+    if (std::filesystem::exists(entry.path() / "config.json")) {
+      json config = read_config(entry.path());
+      config["attention_twist"] = 2;
+      expect_refused(config, "attention_twist = 2");
+      config["attention_twist"] = nullptr;  // says nothing
+      EXPECT_NE(make_model(config, "config.json"), nullptr) << entry.path();
+    }
+}
+
+TEST(Registry, FieldsThatAreMissingOrOfTheWrongTypeAreNamed) {
+  json config = read_config(golden("llama"));
+  config["hidden_size"] = "64";
+  expect_refused(config, "hidden_size is \"64\": a whole number is wanted");
+  config["hidden_size"] = 64.5;
+  expect_refused(config, "hidden_size is 64.5");
+  config.erase("hidden_size");
+  expect_refused(config, "hidden_size is absent: the model cannot be built without it");
+}
+
+TEST(Registry, ValuesThatMedleyDoesNotComputeAreRefused) {
+  json config = read_config(golden("llama"));
+  config["hidden_act"] = "mish";
+  expect_refused(config, "hidden_act is \"mish\"", "silu");
+
+  config = read_config(golden("deepseek_v2"));
+  config["topk_method"] = "other";
+  expect_refused(config, "topk_method is \"other\"");
+  config = read_config(golden("deepseek_v2"));
+  config["norm_topk_prob"] = true;
+  expect_refused(config, "norm_topk_prob is true");
+  config = read_config(golden("deepseek_v3"));
+  config["scoring_func"] = "softmax";
+  expect_refused(config, "scoring_func is \"softmax\"");
+  config = read_config(golden("deepseek_v3"));
+  config["moe_layer_freq"] = 2;
+  expect_refused(config, "moe_layer_freq is 2");
+  config = read_config(golden("mamba2"));
+  config["time_step_limit"] = {0.5, 0.1};
+  expect_refused(config, "time_step_limit");
+}
+
+TEST(Registry, BothRopeSpellingsMeanTheSame) {
+  json config = read_config(golden("llama"));
+  json old = config;
+  old["rope_theta"] = old["rope_parameters"]["rope_theta"];
+  old["rope_scaling"] = old["rope_parameters"];
+  old["rope_scaling"].erase("rope_theta");
+  old["rope_scaling"]["type"] = old["rope_scaling"]["rope_type"];
+  old["rope_scaling"].erase("rope_type");
+  old.erase("rope_parameters");
+  EXPECT_NE(make_model(old, "config.json"), nullptr);
+  old["rope_scaling"]["twist"] = 1;
+  expect_refused(old, "rope_scaling.twist = 1");
+  old["rope_scaling"] = {{"type", "longrope"}, {"factor", 2.0}};
+  expect_refused(old, "rope_scaling.type is \"longrope\"", "default, linear, llama3 and yarn");
+  old["rope_parameters"] = config["rope_parameters"];
+  expect_refused(old, "rope_parameters is there as well");
+}
+
+}  // namespace
+}  // namespace medley
