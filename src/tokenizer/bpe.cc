@@ -1,0 +1,234 @@
+#include "tokenizer/bpe.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "tokenizer/byte_level.h"
+#include "tokenizer/hash.h"
+#include "tokenizer/json_fields.h"
+#include "tokenizer/unicode.h"
+
+namespace medley {
+namespace {
+
+constexpr std::string_view metaspace = "\xe2\x96\x81";  // U+2581
+
+std::pair<std::string, std::string> merge_pair(const nlohmann::json& merge, size_t index, const std::string& where) {
+  if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
+    return {merge[0].get<std::string>(), merge[1].get<std::string>()};
+  if (merge.is_string()) {
+    const auto& text = merge.get_ref<const std::string&>();
+    const size_t space = text.find(' ');
+    if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos)
+      return {text.substr(0, space), text.substr(space + 1)};
+  }
+  fail("{}: merge {} is {}, neither \"left right\" nor [left, right]", where, index, merge.dump());
+}
+
+}  // namespace
+
+BpeModel::BpeModel(JsonFields& fields, bool allow_byte_words) {
+  const std::string& where = fields.where();
+  if (fields.has("dropout") && fields.any("dropout") != 0.0)
+    fields.refuse("dropout", "asks for merges left out at random, which is for training only; set it to null");
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
+    if (!fields.text(key, "").empty()) fields.refuse(key, "is not supported unless empty");
+  fields.ignore({"dropout"});
+  ignore_merges_ = fields.flag("ignore_merges", false);
+  fuse_unk_ = fields.flag("fuse_unk", false);
+  read_vocabulary(fields.object("vocab"), where);
+  read_merges(fields.list("merges"), where);
+
+  const std::string unk = fields.text("unk_token", "");
+  if (!unk.empty()) {
+    unk_ = vocabulary_.find(unk);
+    if (!unk_) fields.refuse("unk_token", fmt::format("is \"{}\", which is not in the vocabulary", unk));
+  }
+  byte_fallback_ = fields.flag("byte_fallback", false);
+  for (size_t byte = 0; byte < 256; ++byte)
+    fallback_[byte] = vocabulary_.find(fmt::format("<0x{:02X}>", byte)).value_or(-1);
+  if (allow_byte_words) take_bytes();
+  if (!byte_words_) find_safe_cuts();
+}
+
+void BpeModel::read_vocabulary(const nlohmann::json& vocab, const std::string& where) {
+  for (const auto& [token, id] : vocab.items()) {
+    if (!id.is_number_integer()) fail("{}: the id of \"{}\" is {}, not an integer", where, token, id.dump());
+    vocabulary_.add(token, id.get<int64_t>(), where + ".vocab");
+  }
+}
+
+void BpeModel::read_merges(const nlohmann::json& merges, const std::string& where) {
+  merges_ = MergeTable(merges.size());
+  for (size_t i = 0; i < merges.size(); ++i) {
+    const auto [left, right] = merge_pair(merges[i], i, where);
+    const auto id = [&](const std::string& token) {
+      const auto found = vocabulary_.find(token);
+      if (!found)
+        fail("{}: merge {} (\"{}\" + \"{}\") needs \"{}\", which is not in the vocabulary", where, i, left, right,
+             token);
+      return *found;
+    };
+    merges_.set(id(left), id(right), {uint32_t(i), id(left + right)});
+  }
+}
+
+// Keys the model by raw bytes, which saves spelling each word in the byte alphabet. Only when every byte has a token.
+void BpeModel::take_bytes() {
+  for (size_t byte = 0; byte < 256; ++byte) {
+    const char c = char(byte);
+    const auto id = vocabulary_.find(byte_level::encoded({&c, 1}));
+    if (!id) return;
+    byte_ids_[byte] = *id;
+  }
+  byte_words_ = true;
+  if (!ignore_merges_) return;
+  for (int32_t id = 0; id < vocabulary_.end_id(); ++id)
+    if (const auto token = vocabulary_.token(id))
+      if (const auto bytes = byte_level::decoded(*token)) byte_tokens_.add(*bytes, id, "vocab");
+}
+
+void BpeModel::find_safe_cuts() {
+  for (int32_t id = 0; id < vocabulary_.end_id(); ++id) {
+    const std::string_view token = vocabulary_.token(id).value_or("");
+    for (size_t at = token.find(metaspace, 1); at != std::string_view::npos; at = token.find(metaspace, at + 1))
+      if (at < metaspace.size() || token.substr(at - metaspace.size(), metaspace.size()) != metaspace) return;
+  }
+  cut_before_metaspace_ = !ignore_merges_ && !fuse_unk_;
+}
+
+std::optional<int32_t> BpeModel::whole_word(std::string_view word) const {
+  return byte_words_ ? byte_tokens_.find(word) : vocabulary_.find(word);
+}
+
+void BpeModel::encode(std::string_view word, ModelScratch& scratch, std::vector<int32_t>& out) const {
+  if (!cut_before_metaspace_) return encode_part(word, scratch, out);
+  size_t begin = 0;
+  for (size_t at = word.find(metaspace, 1); at != std::string_view::npos; at = word.find(metaspace, at + 1)) {
+    if (at - begin >= metaspace.size() && word.substr(at - metaspace.size(), metaspace.size()) == metaspace) continue;
+    encode_part(word.substr(begin, at - begin), scratch, out);
+    begin = at;
+  }
+  encode_part(word.substr(begin), scratch, out);
+}
+
+void BpeModel::encode_part(std::string_view word, ModelScratch& scratch, std::vector<int32_t>& out) const {
+  const bool cached = word.size() <= WordCache::longest_word;
+  const uint64_t hash = cached ? hash_bytes(word) : 0;
+  if (cached) {
+    const auto known = scratch.words.find(word, hash);
+    if (!known.empty()) return void(out.insert(out.end(), known.begin(), known.end()));
+  }
+  auto& ids = scratch.ids;
+  ids.clear();
+  const auto whole = ignore_merges_ ? whole_word(word) : std::nullopt;
+  if (whole) {
+    ids.push_back(*whole);
+  } else {
+    symbols_of(word, ids);
+    // A scan of all pairs for each merge wins against a heap up to about this many symbols.
+    ids.size() <= 48 ? merge_short(ids) : merge_long(scratch);
+  }
+  if (cached) scratch.words.insert(word, hash, ids);
+  out.insert(out.end(), ids.begin(), ids.end());
+}
+
+void BpeModel::symbols_of(std::string_view word, std::vector<int32_t>& out) const {
+  if (byte_words_) {
+    for (const char c : word) out.push_back(byte_ids_[static_cast<unsigned char>(c)]);
+    return;
+  }
+  bool after_unk = false;
+  while (!word.empty()) {
+    const std::string_view c = word.substr(0, unicode::length_of(word[0]));
+    word.remove_prefix(c.size());
+    if (const auto id = vocabulary_.find(c)) {
+      out.push_back(*id);
+      after_unk = false;
+      continue;
+    }
+    const auto has_token = [&](char byte) { return fallback_[static_cast<unsigned char>(byte)] >= 0; };
+    if (byte_fallback_ && std::all_of(c.begin(), c.end(), has_token)) {
+      for (const char byte : c) out.push_back(fallback_[static_cast<unsigned char>(byte)]);
+      after_unk = false;
+    } else if (unk_) {
+      if (!(fuse_unk_ && after_unk)) out.push_back(*unk_);
+      after_unk = true;
+    }  // without an unk_token the character is dropped, as the tokenizers package does
+  }
+}
+
+void BpeModel::merge_short(std::vector<int32_t>& ids) const {
+  std::array<MergeTable::Merge, 48> pairs;  // pairs[i] merges ids[i] and ids[i + 1]
+  size_t n = ids.size();
+  MEDLEY_CHECK(n <= pairs.size());
+  for (size_t i = 0; i + 1 < n; ++i) pairs[i] = merges_.find(ids[i], ids[i + 1]);
+  while (n > 1) {
+    size_t best = 0;
+    for (size_t i = 1; i + 1 < n; ++i)
+      if (pairs[i].rank < pairs[best].rank) best = i;
+    if (pairs[best].rank == MergeTable::no_rank) break;
+    ids[best] = pairs[best].merged;
+    std::copy(ids.begin() + ptrdiff_t(best) + 2, ids.begin() + ptrdiff_t(n), ids.begin() + ptrdiff_t(best) + 1);
+    std::copy(pairs.begin() + best + 1, pairs.begin() + n - 1, pairs.begin() + best);
+    --n;
+    if (best > 0) pairs[best - 1] = merges_.find(ids[best - 1], ids[best]);
+    if (best + 1 < n) pairs[best] = merges_.find(ids[best], ids[best + 1]);
+  }
+  ids.resize(n);
+}
+
+// A linked list of symbols and a heap of candidate merges: n log n for a word of any length.
+void BpeModel::merge_long(ModelScratch& scratch) const {
+  auto& symbols = scratch.symbols;
+  auto& heap = scratch.heap;
+  const auto n = int32_t(scratch.ids.size());
+  symbols.resize(size_t(n));
+  heap.clear();
+  const auto after = [](const ModelScratch::Candidate& a, const ModelScratch::Candidate& b) {
+    return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
+  };
+  const auto at = [&](int32_t i) -> ModelScratch::Symbol& { return symbols[size_t(i)]; };
+  const auto offer = [&](int32_t left) {
+    const MergeTable::Merge merge = merges_.find(at(left).id, at(at(left).next).id);
+    if (merge.rank == MergeTable::no_rank) return;
+    heap.push_back({merge.rank, uint32_t(left), merge.merged});
+    std::push_heap(heap.begin(), heap.end(), after);
+  };
+  for (int32_t i = 0; i < n; ++i) at(i) = {scratch.ids[size_t(i)], i - 1, i + 1 < n ? i + 1 : -1};
+  for (int32_t i = 0; i + 1 < n; ++i) offer(i);
+  while (!heap.empty()) {
+    std::pop_heap(heap.begin(), heap.end(), after);
+    const ModelScratch::Candidate best = heap.back();
+    heap.pop_back();
+    const auto left = int32_t(best.position);
+    const int32_t right = at(left).next;
+    // Stale if a symbol was merged away or has grown since: then the pair makes another token, or none.
+    if (at(left).id < 0 || right < 0 || merges_.find(at(left).id, at(right).id).merged != best.merged) continue;
+    at(left).id = best.merged;
+    at(left).next = at(right).next;
+    at(right).id = -1;
+    if (at(left).next >= 0) {
+      at(at(left).next).previous = left;
+      offer(left);
+    }
+    if (at(left).previous >= 0) offer(at(left).previous);
+  }
+  scratch.ids.clear();
+  for (int32_t i = 0; i >= 0 && n > 0; i = at(i).next) scratch.ids.push_back(at(i).id);
+}
+
+std::unique_ptr<TokenModel> make_model(const nlohmann::json& json, const std::string& where, bool allow_byte_words,
+                                       bool* byte_words) {
+  JsonFields fields(json, where);
+  // Files of the first years have no type; they are BPE if they have merges.
+  const std::string type = fields.text("type", fields.has("merges") ? "BPE" : "");
+  if (type != "BPE") fail("{}: the model \"{}\" is not supported; supported is BPE", where, type);
+  auto model = std::make_unique<BpeModel>(fields, allow_byte_words);
+  fields.done();
+  *byte_words = model->byte_words();
+  return model;
+}
+
+}  // namespace medley

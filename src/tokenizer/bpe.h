@@ -1,0 +1,49 @@
+// Byte-pair encoding: a word starts as characters (or bytes), and the pair of neighbours with the lowest rank merges
+// until no pair can. Ties go to the left.
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "tokenizer/merge_table.h"
+#include "tokenizer/model.h"
+
+namespace medley {
+
+class JsonFields;
+
+class BpeModel final : public TokenModel {
+ public:
+  BpeModel(JsonFields& fields, bool allow_byte_words);
+  void encode(std::string_view word, ModelScratch& scratch, std::vector<int32_t>& out) const override;
+  bool byte_words() const { return byte_words_; }
+
+ private:
+  void read_vocabulary(const nlohmann::json& vocab, const std::string& where);
+  void read_merges(const nlohmann::json& merges, const std::string& where);
+  void take_bytes();
+  void find_safe_cuts();
+
+  void encode_part(std::string_view word, ModelScratch& scratch, std::vector<int32_t>& out) const;
+  void symbols_of(std::string_view word, std::vector<int32_t>& out) const;
+  std::optional<int32_t> whole_word(std::string_view word) const;
+  void merge_short(std::vector<int32_t>& ids) const;
+  void merge_long(ModelScratch& scratch) const;
+
+  MergeTable merges_{0};
+  bool ignore_merges_ = false;  // a word that is a token needs no merges to be one
+  bool fuse_unk_ = false;
+  std::optional<int32_t> unk_;
+  bool byte_fallback_ = false;
+  std::array<int32_t, 256> fallback_{};  // <0x00> ... <0xFF>
+
+  bool byte_words_ = false;
+  std::array<int32_t, 256> byte_ids_{};
+  Vocabulary byte_tokens_;  // tokens by their bytes, for ignore_merges
+
+  // Sentencepiece vocabularies never join a word's end to the next word's "▁": if no token has one after another
+  // character, a text of one piece may be cut before each, and its words cached.
+  bool cut_before_metaspace_ = false;
+};
+
+}  // namespace medley
