@@ -14,6 +14,12 @@ namespace {
 
 constexpr std::string_view metaspace = "\xe2\x96\x81";  // U+2581
 
+std::string_view last_character(std::string_view text) {
+  size_t at = text.size() - 1;
+  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
+  return text.substr(at);
+}
+
 std::pair<std::string, std::string> merge_pair(const nlohmann::json& merge, size_t index, const std::string& where) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
     return {merge[0].get<std::string>(), merge[1].get<std::string>()};
@@ -90,12 +96,25 @@ void BpeModel::take_bytes() {
 }
 
 void BpeModel::find_safe_cuts() {
+  // Neither may the end of one word and the beginning of the next be one unknown stretch.
+  const auto missing = [](int32_t id) { return id < 0; };
+  const bool has_unk = !byte_fallback_ || std::any_of(fallback_.begin(), fallback_.end(), missing);
+  if (ignore_merges_ || (fuse_unk_ && has_unk)) return;
   for (int32_t id = 0; id < vocabulary_.end_id(); ++id) {
     const std::string_view token = vocabulary_.token(id).value_or("");
-    for (size_t at = token.find(metaspace, 1); at != std::string_view::npos; at = token.find(metaspace, at + 1))
-      if (at < metaspace.size() || token.substr(at - metaspace.size(), metaspace.size()) != metaspace) return;
+    for (size_t at = token.find(metaspace, 1); at != std::string_view::npos; at = token.find(metaspace, at + 1)) {
+      const std::string_view before = last_character(token.substr(0, at));
+      if (before == metaspace || std::find(joins_.begin(), joins_.end(), before) != joins_.end()) continue;
+      joins_.emplace_back(before);
+      if (joins_.size() > 16) return;
+    }
   }
-  cut_before_metaspace_ = !ignore_merges_ && !fuse_unk_;
+  cut_before_metaspace_ = true;
+}
+
+bool BpeModel::may_cut_after(std::string_view text) const {
+  const std::string_view before = last_character(text);
+  return before != metaspace && std::find(joins_.begin(), joins_.end(), before) == joins_.end();
 }
 
 std::optional<int32_t> BpeModel::whole_word(std::string_view word) const {
@@ -106,7 +125,7 @@ void BpeModel::encode(std::string_view word, ModelScratch& scratch, std::vector<
   if (!cut_before_metaspace_) return encode_part(word, scratch, out);
   size_t begin = 0;
   for (size_t at = word.find(metaspace, 1); at != std::string_view::npos; at = word.find(metaspace, at + 1)) {
-    if (at - begin >= metaspace.size() && word.substr(at - metaspace.size(), metaspace.size()) == metaspace) continue;
+    if (!may_cut_after(word.substr(begin, at - begin))) continue;
     encode_part(word.substr(begin, at - begin), scratch, out);
     begin = at;
   }

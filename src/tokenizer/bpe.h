@@ -24,6 +24,7 @@ class BpeModel final : public TokenModel {
   void take_bytes();
   void find_safe_cuts();
 
+  bool may_cut_after(std::string_view text) const;
   void encode_part(std::string_view word, ModelScratch& scratch, std::vector<int32_t>& out) const;
   void symbols_of(std::string_view word, std::vector<int32_t>& out) const;
   std::optional<int32_t> whole_word(std::string_view word) const;
@@ -41,9 +42,10 @@ class BpeModel final : public TokenModel {
   std::array<int32_t, 256> byte_ids_{};
   Vocabulary byte_tokens_;  // tokens by their bytes, for ignore_merges
 
-  // Sentencepiece vocabularies never join a word's end to the next word's "▁": if no token has one after another
-  // character, a text of one piece may be cut before each, and its words cached.
+  // Sentencepiece vocabularies hardly ever join a word's end to the next word's "▁": a text that is one piece may be
+  // cut before each, and its words cached, except after the characters that some token has before one.
   bool cut_before_metaspace_ = false;
+  std::vector<std::string> joins_;
 };
 
 }  // namespace medley
