@@ -18,8 +18,6 @@
 
 #include "medley/sampling_params.h"
 
-#define MEDLEY_API __attribute__((visibility("default")))
-
 namespace medley {
 
 struct EngineOptions {

@@ -7,9 +7,11 @@
 #include <utility>
 #include <vector>
 
+#define MEDLEY_API __attribute__((visibility("default")))
+
 namespace medley {
 
-struct SamplingParams {
+struct MEDLEY_API SamplingParams {
   float temperature = 1.0f;                           // 0: greedy
   int32_t top_k = 0;                                  // 0: all
   float top_p = 1.0f;                                 // in (0, 1]

@@ -37,10 +37,10 @@ int run(int argc, char** argv) {
     return fmt::format("medley: {}\n{} --help shows what it takes\n", error.what(), name);
   });
   Action action;
-  //  add_run(app, action);
+  add_run(app, action);
   add_logits(app, action);
   add_inspect(app, action);
-  //  add_tokenize(app, action);
+  add_tokenize(app, action);
   add_verify(app, action);
   try {
     app.parse(argc, argv);

@@ -43,8 +43,8 @@ void Terminal::clear_progress() {
   shown_percent_ = -1;
 }
 
-void Terminal::line(const std::string& text) {
-  if (watched_) write(text + "\n");
+void Terminal::text(const std::string& text) {
+  if (watched_) write(text);
 }
 
 std::string figures(const Usage& usage, const CacheStats& cache) {

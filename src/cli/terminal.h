@@ -18,7 +18,8 @@ class Terminal {
   // For EngineOptions::progress.
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress();
   void clear_progress();
-  void line(const std::string& text);
+  void text(const std::string& text);
+  void line(const std::string& text) { this->text(text + "\n"); }
 
  private:
   void draw(uint64_t done_bytes, uint64_t total_bytes);

@@ -41,12 +41,13 @@ std::string describe(const GreedyMatch& match, const ExpectedCase& expected, con
 
 bool report(const ExpectedCase& expected, const LogitError& error, const Bars& bars, const GreedyMatch& match,
             const std::vector<int32_t>& got) {
-  const double share = error.max / error.deviation;
+  const double share = (bars.by_rms ? error.rms : error.max) / error.deviation;
   const bool close = share <= bars.bar;  // false for NaN
   const bool pass = close && match.wrong_at < 0;
-  std::cout << fmt::format("{} {}: {} tokens, max error {:.2e} of the deviation (aim {:.0e}, bar {:.0e}), {}{}\n",
-                           pass ? "PASS" : "FAIL", expected.name, expected.input_ids.size(), share, bars.aim, bars.bar,
-                           describe(match, expected, got), pass && share > bars.aim ? ", aim missed" : "")
+  std::cout << fmt::format("{} {}: {} tokens, {} error {:.2e} of the deviation (aim {:.0e}, bar {:.0e}), {}{}\n",
+                           pass ? "PASS" : "FAIL", expected.name, expected.input_ids.size(),
+                           bars.by_rms ? "rms" : "max", share, bars.aim, bars.bar, describe(match, expected, got),
+                           pass && share > bars.aim ? ", aim missed" : "")
             << std::flush;
   return pass;
 }
@@ -74,7 +75,7 @@ int verify(VerifyOptions options) {
   for (size_t i = 0; i < expected.cases.size(); ++i) {
     const ExpectedCase& one = expected.cases[i];
     const LogitError error = compare_logits(prompt_logits(*core, one.input_ids).values, one.logits);
-    pass &= report(one, error, bars, match_greedy(greedy[i], one, bars.bar * error.deviation), greedy[i]);
+    pass &= report(one, error, bars, match_greedy(greedy[i], one, bars.largest * error.deviation), greedy[i]);
   }
   if (!expected.ignored.empty()) std::cout << fmt::format("note: not compared: {}\n", join(expected.ignored, ", "));
   return pass ? done : failed;

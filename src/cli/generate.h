@@ -1,0 +1,24 @@
+// One generation from submit to its last event, with what the command needs of it.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "medley/engine.h"
+
+namespace medley::cli {
+
+struct Generated {
+  std::string text;
+  std::vector<int32_t> ids;
+  Finish finish = Finish::none;
+  Usage usage;
+  bool interrupted = false;  // by Ctrl-C: what is here is what there was
+};
+
+// Runs the request to its end; `show` gets each new event. Ctrl-C cancels it. Throws Error when the request is refused
+// or fails.
+Generated generate(Engine& engine, GenerationRequest request, const std::function<void(const Event&)>& show);
+
+}  // namespace medley::cli
