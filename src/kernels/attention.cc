@@ -9,6 +9,10 @@ extern const Implementation<CacheGatherDesc, CacheGatherArgs> cache_gather;
 extern const Implementation<PagedAttentionDesc, PagedAttentionArgs> paged_attention;
 extern const Implementation<PieceAttentionDesc, PieceAttentionArgs> piece_attention;
 }  // namespace ref
+namespace simd {
+extern const Implementation<PagedAttentionDesc, PagedAttentionArgs> paged_attention;
+extern const Implementation<PieceAttentionDesc, PieceAttentionArgs> piece_attention;
+}  // namespace simd
 
 namespace {
 
@@ -81,13 +85,15 @@ const CacheGatherOp& cache_gather_op() {
 }
 
 const PagedAttentionOp& paged_attention_op() {
-  static constexpr const Implementation<PagedAttentionDesc, PagedAttentionArgs>* table[] = {&ref::paged_attention};
+  static constexpr const Implementation<PagedAttentionDesc, PagedAttentionArgs>* table[] = {&ref::paged_attention,
+                                                                                            &simd::paged_attention};
   static const PagedAttentionOp op{"paged_attention", check_paged, table};
   return op;
 }
 
 const PieceAttentionOp& piece_attention_op() {
-  static constexpr const Implementation<PieceAttentionDesc, PieceAttentionArgs>* table[] = {&ref::piece_attention};
+  static constexpr const Implementation<PieceAttentionDesc, PieceAttentionArgs>* table[] = {&ref::piece_attention,
+                                                                                            &simd::piece_attention};
   static const PieceAttentionOp op{"piece_attention", check_piece, table};
   return op;
 }

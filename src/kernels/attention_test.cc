@@ -96,7 +96,14 @@ PagedAttentionArgs arguments(const Heads& h, const Options& o, const TensorView&
   return a;
 }
 
-void expect_attention(const PagedAttentionArgs& a, const Heads& h, const Rows& rows, const Cache& cache) {
+struct Expected {
+  double value, allowed;
+};
+
+// Every element of y in order.
+std::vector<Expected> expected_attention(const PagedAttentionArgs& a, const Heads& h, const Rows& rows,
+                                         const Cache& cache) {
+  std::vector<Expected> expected;
   for (int64_t r = 0; r < rows.view.num_rows; ++r)
     for (int64_t i = 0; i < rows.specs[size_t(r)].fresh; ++i)
       for (int64_t head = 0; head < h.heads; ++head) {
@@ -134,10 +141,19 @@ void expect_attention(const PagedAttentionArgs& a, const Heads& h, const Rows& r
             absolute += std::abs(part);
           }
           const double rounding = a.y.dtype == DType::bf16 ? 1.01 * bf16_unit * std::abs(value) : 0;
-          ASSERT_NEAR(get(a.y, {token, head, d}), value, relative * absolute + rounding)
-              << "row " << r << " position " << position << " head " << head << " element " << d;
+          expected.push_back({value, relative * absolute + rounding});
         }
       }
+  return expected;
+}
+
+void expect_attention(const TensorView& y, const std::vector<Expected>& expected) {
+  auto next = expected.begin();
+  for (int64_t token = 0; token < y.size(0); ++token)
+    for (int64_t head = 0; head < y.size(1); ++head)
+      for (int64_t d = 0; d < y.size(2); ++d, ++next)
+        ASSERT_NEAR(get(y, {token, head, d}), next->value, next->allowed)
+            << "token " << token << " head " << head << " element " << d;
 }
 
 const std::vector<Heads>& head_shapes() {
@@ -163,14 +179,16 @@ TEST(PagedAttention, EveryLevelIsSoftmaxOverTheRowsOwnContext) {
           Tensor q(DType::f32, {rows.view.num_tokens, h.heads, h.k_dim}, 3), sinks(DType::f32, {h.heads});
           q.fill(rng);
           sinks.fill(rng);
+          Tensor y(y_type, {rows.view.num_tokens, h.heads, h.v_dim}, 1);
+          const auto args = arguments(h, o, q, cache.view, rows.view, sinks.as<float>(), y);
+          const auto expected = expected_attention(args, h, rows, cache);
           for (const auto& kernel : runnable(paged_attention_op(), describe(h, o, dtype, y_type))) {
             SCOPED_TRACE(fmt::format("{} {} block {}", kernel.name(), describe(h, o, dtype, y_type).describe(),
                                      tokens_per_block));
-            Tensor y(y_type, {rows.view.num_tokens, h.heads, h.v_dim}, 1);
-            const auto args = arguments(h, o, q, cache.view, rows.view, sinks.as<float>(), y);
+            y.poison();
             launch(paged_attention_op(), *kernel, args, machine.context);
             ASSERT_TRUE(y.complete());
-            expect_attention(args, h, rows, cache);
+            expect_attention(y, expected);
             if (HasFatalFailure()) return;
           }
         }

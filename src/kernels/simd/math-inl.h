@@ -21,9 +21,14 @@ template <class D, class V>
 HWY_INLINE V exp(D d, V x) {
   const hn::RebindToSigned<D> di;
   // Beyond these the result is 0 or infinity. x comes second: x86 returns the second operand when one is NaN.
-  x = hn::Min(hn::Set(d, 89.0f), hn::Max(hn::Set(d, -105.0f), x));
+  const V low = hn::Set(d, -105.0f), high = hn::Set(d, 89.0f);
+#if HWY_TARGET == HWY_SCALAR
+  x = hn::IfThenElse(hn::Lt(x, low), low, hn::IfThenElse(hn::Gt(x, high), high, x));
+#else
+  x = hn::Min(high, hn::Max(low, x));
+#endif
   const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
-  const V r = hn::MulAdd(n, hn::Set(d, 1.428606765330187e-6f), hn::MulAdd(n, hn::Set(d, -0.693145751953125f), x));
+  const V r = hn::MulAdd(n, hn::Set(d, -1.428606765330187e-6f), hn::MulAdd(n, hn::Set(d, -0.693145751953125f), x));
   V q = hn::Set(d, 1.395049195e-3f);  // (e^r - 1 - r) / r^2: 3e-9
   q = hn::MulAdd(q, r, hn::Set(d, 8.368889351e-3f));
   q = hn::MulAdd(q, r, hn::Set(d, 4.166620579e-2f));

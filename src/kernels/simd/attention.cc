@@ -1,0 +1,286 @@
+// One block of attention through Highway: scores, running softmax, weighted values. See attention_tiles.h.
+#include "kernels/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/simd/attention.cc"
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "kernels/attention_tiles.h"
+#include "kernels/simd/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace medley::simd {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+using attention::Block;
+using attention::block_keys;
+using attention::Rows;
+using attention::Scoring;
+
+using D = hn::CappedTag<float, 16>;
+using V = hn::Vec<D>;
+constexpr int lanes = int(hn::MaxLanes(D()));
+
+// Sums held in registers beside the operands: 6 x 4 of 32 registers, else 2 x 4.
+constexpr bool many_registers = HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON;
+constexpr int tile_rows = many_registers ? 6 : 2;
+constexpr int tile_keys = 4;
+constexpr int tile_vectors = 4;
+
+HWY_INLINE V load(const float* from) {
+  return hn::LoadU(D(), from);
+}
+HWY_INLINE V load(const bf16* from) {
+  const D d;
+  const hn::RebindToUnsigned<D> du;
+  const hn::Rebind<uint16_t, D> du16;
+  const auto bits = hn::LoadU(du16, reinterpret_cast<const uint16_t*>(from));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
+}
+
+// The last dim % lanes elements of `from`, then zeros.
+template <class T>
+HWY_INLINE V load_tail(const T* from, int64_t count) {
+  HWY_ALIGN T part[lanes] = {};
+  for (int64_t i = 0; i < count; ++i) part[i] = from[i];
+  return load(part);
+}
+
+template <class T>
+HWY_INLINE void fetch(const void* from, int64_t elements) {
+  for (int64_t byte = 0; byte < elements * int64_t(sizeof(T)); byte += 64)
+    hwy::Prefetch(static_cast<const char*>(from) + byte);
+}
+
+// Sums of the lanes of four vectors, stored side by side.
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE void store_sums(D, const V (&v)[tile_keys], float* to) {
+  for (int j = 0; j < tile_keys; ++j) to[j] = hn::GetLane(v[j]);
+}
+#else
+template <class DV>
+HWY_INLINE void store_halves(DV d, hn::Vec<DV> four, float* to) {
+  if constexpr (hn::MaxLanes(DV()) > 4) {
+    const hn::Half<DV> half;
+    store_halves(half, hn::Add(hn::LowerHalf(half, four), hn::UpperHalf(half, four)), to);
+  } else {
+    hn::StoreU(four, d, to);
+  }
+}
+HWY_INLINE void store_sums(D d, const V (&v)[tile_keys], float* to) {
+  const hn::Repartition<uint64_t, D> d64;
+  const V left = hn::Add(hn::InterleaveLower(d, v[0], v[1]), hn::InterleaveUpper(d, v[0], v[1]));
+  const V right = hn::Add(hn::InterleaveLower(d, v[2], v[3]), hn::InterleaveUpper(d, v[2], v[3]));
+  const auto x = hn::BitCast(d64, left), y = hn::BitCast(d64, right);
+  const V four =
+      hn::Add(hn::BitCast(d, hn::InterleaveLower(d64, x, y)), hn::BitCast(d, hn::InterleaveUpper(d64, x, y)));
+  store_halves(d, four, to);
+}
+#endif
+
+// Adds q . k over one part of the keys to the sums of `rows` queries and tile_keys keys.
+template <int rows, class T>
+HWY_INLINE void add_products(const float* q, int64_t q_stride, const T* const (&k)[tile_keys], int64_t dim,
+                             V (&sums)[rows][tile_keys]) {
+  const D d;
+  int64_t i = 0;
+  for (; i + lanes <= dim; i += lanes) {
+    V keys[tile_keys];
+    HWY_UNROLL(4)
+    for (int j = 0; j < tile_keys; ++j) keys[j] = load(k[j] + i);
+    HWY_UNROLL(6)
+    for (int r = 0; r < rows; ++r) {
+      const V query = hn::LoadU(d, q + r * q_stride + i);
+      HWY_UNROLL(4)
+      for (int j = 0; j < tile_keys; ++j) sums[r][j] = hn::MulAdd(query, keys[j], sums[r][j]);
+    }
+  }
+  if (i == dim) return;
+  for (int j = 0; j < tile_keys; ++j) {
+    const V key = load_tail(k[j] + i, dim - i);
+    HWY_UNROLL(6)
+    for (int r = 0; r < rows; ++r) sums[r][j] = hn::MulAdd(hn::LoadU(d, q + r * q_stride + i), key, sums[r][j]);
+  }
+}
+
+template <int rows, class T>
+void score_tile(const Rows& all, int row, const Block& block, int key) {
+  const D d;
+  const T* k[tile_keys];
+  const T* rest[tile_keys];
+  for (int j = 0; j < tile_keys; ++j) {  // outside [begin, end): any key that is there, its score is not used
+    const int index = std::clamp(key + j, block.begin, block.end - 1);
+    k[j] = static_cast<const T*>(block.k[index]);
+    rest[j] = static_cast<const T*>(block.rest[index]);
+  }
+  V sums[rows][tile_keys];
+  HWY_UNROLL(6)
+  for (int r = 0; r < rows; ++r) {
+    HWY_UNROLL(4)
+    for (int j = 0; j < tile_keys; ++j) sums[r][j] = hn::Zero(d);
+  }
+  const float* q = all.q + row * all.q_stride();
+  add_products<rows, T>(q, all.q_stride(), k, all.k_dim, sums);
+  if (all.rest_dim > 0)
+    add_products<rows, T>(q + attention::padded(all.k_dim), all.q_stride(), rest, all.rest_dim, sums);
+  HWY_UNROLL(6)
+  for (int r = 0; r < rows; ++r) store_sums(d, sums[r], all.scores + (row + r) * block_keys + key);
+}
+
+// Scores to weights exp(score - highest), in place; what a row does not see gets weight zero.
+template <bool capped>
+HWY_INLINE void soften(const Rows& rows, int r, const Block& block, const Scoring& scoring) {
+  const D d;
+  float* scores = rows.scores + r * block_keys;
+  if (block.first[r] >= block.last[r]) {
+    rows.shrink[r] = 1;
+    return;
+  }
+  const V first = hn::Set(d, float(block.first[r])), last = hn::Set(d, float(block.last[r]));
+  const V nothing = hn::Set(d, -std::numeric_limits<float>::infinity());
+  [[maybe_unused]] const V cap = hn::Set(d, scoring.softcap);
+  V top = nothing;
+  for (int j = 0; j < block_keys; j += lanes) {
+    V score = hn::Mul(hn::LoadU(d, scores + j), hn::Set(d, scoring.scale));
+    if constexpr (capped) score = hn::Mul(cap, tanh(d, hn::Div(score, cap)));
+    const V index = hn::Iota(d, float(j));
+    score = hn::IfThenElse(hn::And(hn::Ge(index, first), hn::Lt(index, last)), score, nothing);
+    hn::StoreU(score, d, scores + j);
+    top = hn::Max(top, score);
+  }
+  const float highest = std::max(rows.highest[r], hn::GetLane(hn::MaxOfLanes(d, top)));
+  V total = hn::Zero(d);
+  for (int j = 0; j < block_keys; j += lanes) {
+    const V weight = exp(d, hn::Sub(hn::LoadU(d, scores + j), hn::Set(d, highest)));
+    hn::StoreU(weight, d, scores + j);
+    total = hn::Add(total, weight);
+  }
+  const float shrink = hn::GetLane(exp(d, hn::Set(d, rows.highest[r] - highest)));
+  rows.shrink[r] = shrink;
+  rows.highest[r] = highest;
+  rows.total[r] = rows.total[r] * shrink + hn::GetLane(hn::SumOfLanes(d, total));
+}
+
+// sum[r][column ...) = sum * shrink + weights . values, for `vectors` vectors of columns; `tail` elements are in the
+// last one when it is not whole.
+template <int rows, int vectors, class T>
+void value_tile(const Rows& all, int row, const Block& block, int64_t column, int tail) {
+  const D d;
+  float* out = all.sum + row * all.v_stride() + column;
+  const float* weights = all.scores + row * block_keys;
+  const int32_t *first = block.first + row, *last = block.last + row;
+  V sums[rows][vectors];
+  HWY_UNROLL(6)
+  for (int r = 0; r < rows; ++r) {
+    HWY_UNROLL(4)
+    for (int c = 0; c < vectors; ++c)
+      sums[r][c] = hn::Mul(hn::LoadU(d, out + r * all.v_stride() + c * lanes), hn::Set(d, all.shrink[row + r]));
+  }
+  int from = block.end, to = block.begin, all_from = block.begin, all_to = block.end;
+  for (int r = 0; r < rows; ++r) {
+    if (first[r] >= last[r]) {
+      all_to = all_from;  // a row that sees nothing: no key is seen by all
+      continue;
+    }
+    from = std::min<int>(from, first[r]);
+    to = std::max<int>(to, last[r]);
+    all_from = std::max<int>(all_from, first[r]);
+    all_to = std::min<int>(all_to, last[r]);
+  }
+  for (int j = from; j < to; ++j) {
+    const T* value = static_cast<const T*>(block.v[j]) + column;
+    V values[vectors];
+    HWY_UNROLL(4)
+    for (int c = 0; c < vectors; ++c) values[c] = tail == 0 ? load(value + c * lanes) : load_tail(value, tail);
+    if (j >= all_from && j < all_to) {
+      HWY_UNROLL(6)
+      for (int r = 0; r < rows; ++r) {
+        const V weight = hn::Set(d, weights[r * block_keys + j]);
+        HWY_UNROLL(4)
+        for (int c = 0; c < vectors; ++c) sums[r][c] = hn::MulAdd(weight, values[c], sums[r][c]);
+      }
+    } else {
+      // A key that only some rows see: the others must not even add zero times a value that may be infinite.
+      HWY_UNROLL(6)
+      for (int r = 0; r < rows; ++r) {
+        if (j < first[r] || j >= last[r]) continue;
+        const V weight = hn::Set(d, weights[r * block_keys + j]);
+        HWY_UNROLL(4)
+        for (int c = 0; c < vectors; ++c) sums[r][c] = hn::MulAdd(weight, values[c], sums[r][c]);
+      }
+    }
+  }
+  HWY_UNROLL(6)
+  for (int r = 0; r < rows; ++r) {
+    HWY_UNROLL(4)
+    for (int c = 0; c < vectors; ++c) hn::StoreU(sums[r][c], d, out + r * all.v_stride() + c * lanes);
+  }
+}
+
+template <int rows, class T>
+void one_tile_of_values(const Rows& all, int row, const Block& block) {
+  int64_t column = 0;
+  for (; column + tile_vectors * lanes <= all.v_dim; column += tile_vectors * lanes)
+    value_tile<rows, tile_vectors, T>(all, row, block, column, 0);
+  for (; column + lanes <= all.v_dim; column += lanes) value_tile<rows, 1, T>(all, row, block, column, 0);
+  if (column < all.v_dim) value_tile<rows, 1, T>(all, row, block, column, int(all.v_dim - column));
+}
+
+// Calls f with std::integral_constant<int, rows> for rows in [1, tile_rows].
+template <int rows = tile_rows, class F>
+HWY_INLINE void with_rows(int count, const F& f) {
+  if constexpr (rows == 1) {
+    f(std::integral_constant<int, 1>());
+  } else {
+    if (count == rows) return f(std::integral_constant<int, rows>());
+    with_rows<rows - 1>(count, f);
+  }
+}
+
+template <class T>
+void take_block(const Rows& rows, const Block& block, const Block* next, const Scoring& scoring) {
+  const int tiles = (rows.count + tile_rows - 1) / tile_rows;
+  const auto first_of = [&](int tile) HWY_ATTR { return tile * rows.count / tiles; };
+  for (int key = block.begin / tile_keys * tile_keys; key < block.end; key += tile_keys) {
+    for (int j = std::max(key, block.begin); j < std::min(key + tile_keys, block.end); ++j)
+      fetch<T>(block.v[j], rows.v_dim);
+    for (int tile = 0; tile < tiles; ++tile) {
+      const int row = first_of(tile);
+      with_rows(first_of(tile + 1) - row,
+                [&](auto count) HWY_ATTR { score_tile<decltype(count)::value, T>(rows, row, block, key); });
+    }
+  }
+  if (next != nullptr)
+    for (int j = next->begin; j < next->end; ++j) fetch<T>(next->k[j], rows.k_dim);
+  for (int r = 0; r < rows.count; ++r)
+    scoring.softcap > 0 ? soften<true>(rows, r, block, scoring) : soften<false>(rows, r, block, scoring);
+  for (int tile = 0; tile < tiles; ++tile) {
+    const int row = first_of(tile);
+    with_rows(first_of(tile + 1) - row,
+              [&](auto count) HWY_ATTR { one_tile_of_values<decltype(count)::value, T>(rows, row, block); });
+  }
+}
+
+attention::BlockFunction block_of(DType kv) {
+  return kv == DType::bf16 ? take_block<bf16> : take_block<float>;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace medley::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace medley::simd {
+
+HWY_EXPORT(block_of);
+attention::BlockFunction attention_block(DType kv) {
+  return HWY_DYNAMIC_DISPATCH(block_of)(kv);
+}
+
+}  // namespace medley::simd
+#endif
