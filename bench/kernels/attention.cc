@@ -90,6 +90,9 @@ void bench_attention(Bench& bench) {
   const Heads mla{"MLA 16x576/512", 16, 1, 576, 512, 0, 576};
   const Heads big{"MLA 128x576/512", 128, 1, 576, 512, 0, 576};
   for (DType cache : {DType::bf16, DType::f32}) {
+    one_paged(bench, gqa, cache, 1, 128, 1);
+    one_paged(bench, gqa, cache, 1, 512, 1);
+ one_paged(bench, mla, cache, 1, 512, 1);
     one_paged(bench, gqa, cache, 16, 4096, 1);
     one_paged(bench, mha, cache, 8, 4096, 1);
     one_paged(bench, gqa, cache, 1, 512, 512);

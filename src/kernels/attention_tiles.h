@@ -6,6 +6,7 @@
 // tile a query falls into nor the chunk it came in changes a bit.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/dtype.h"
@@ -37,9 +38,9 @@ struct Rows {
 
 // A block's keys: elements [begin, end) of the pointer arrays are set; row r sees [first[r], last[r]) of them.
 struct Block {
-  const void* k[block_keys];
-  const void* rest[block_keys];
-  const void* v[block_keys];
+  const std::byte* k[block_keys];
+  const std::byte* rest[block_keys];
+  const std::byte* v[block_keys];
   int begin = 0, end = 0;
   int32_t first[max_rows], last[max_rows];
 };
@@ -49,8 +50,10 @@ struct Scoring {
   float softcap = 0;
 };
 
-// Takes one block into the rows' running softmax. `next` (or null) is fetched from memory meanwhile.
-using BlockFunction = void (*)(const Rows& rows, const Block& block, const Block* next, const Scoring& scoring);
+// Takes one block into the rows' running softmax: keys at block.k + k_shift bytes, values at block.v + v_shift. The
+// same of `next` (or null) is fetched from memory meanwhile.
+using BlockFunction = void (*)(const Rows& rows, const Block& block, const Block* next, int64_t k_shift,
+                               int64_t v_shift, const Scoring& scoring);
 
 }  // namespace medley::attention
 

@@ -23,23 +23,30 @@ int64_t split_of(int64_t position) {
   return std::max<int64_t>(512, int64_t(std::bit_ceil(uint64_t(position + 1))) / 16);
 }
 
-// Query vectors that share their keys: some heads of one key head, for some tokens of a row in which split_of is the
-// same.
+// Some tokens of a row in which split_of is the same, some key heads, and some query heads of each: a group of at most
+// max_rows query vectors shares the keys of one key head. Key heads are done together where that gives work enough for
+// all threads, since their keys are neighbours in memory.
 struct Unit {
-  int64_t row, token, tokens, position, head, heads;
-  int64_t split;        // keys in a split
-  int64_t first_split;  // the first that any of its queries sees
-  int64_t splits;       // how many
-  int64_t partial;      // index of its first split's partial result
+  int64_t row, token, tokens, position;
+  int64_t kv, kv_heads;  // key heads
+  int64_t head, heads;   // query heads of each, counted from its first
+  int64_t split;         // keys in a split
+  int64_t first_split;   // the first that any of its queries sees
+  int64_t splits;        // how many
+  int64_t partial;       // index of its first split's partial result
 
-  int vectors() const { return int(tokens * heads); }
+  int group() const { return int(tokens * heads); }
+  int vectors() const { return int(kv_heads) * group(); }
 };
 
 struct Plan {
   const PagedAttentionArgs* args = nullptr;
   Scoring scoring;
   BlockFunction block = nullptr;
+  int64_t unit_kv_heads = 1;
 
+  int64_t group() const { return args->q.size(1) / args->kv_heads; }
+  int64_t max_vectors() const { return unit_kv_heads * max_rows; }
   int64_t begin_of(int64_t position) const {
     return args->window > 0 ? std::max<int64_t>(0, position - args->window + 1) : 0;
   }
@@ -49,7 +56,7 @@ struct Plan {
 template <class F>
 void for_each_unit(const Plan& plan, F&& f) {
   const PagedAttentionArgs& a = *plan.args;
-  const int64_t heads = a.q.size(1), group = heads / a.kv_heads;
+  const int64_t group = plan.group();
   const int64_t unit_heads = std::min<int64_t>(group, max_rows), unit_tokens = std::max<int64_t>(1, max_rows / group);
   const int32_t* offsets = a.rows.row_offsets.as<int32_t>();
   int64_t partial = 0;
@@ -59,19 +66,29 @@ void for_each_unit(const Plan& plan, F&& f) {
       const int64_t position = computed + i, split = split_of(position);
       int64_t tokens = 1;
       while (tokens < std::min(unit_tokens, count - i) && split_of(position + tokens) == split) ++tokens;
-      Unit unit{row, offsets[row] + i, tokens, position, 0, 0, split, plan.begin_of(position) / split, 0, 0};
-      unit.splits = (position + tokens - 1) / split + 1 - unit.first_split;
-      for (int64_t kv = 0; kv < a.kv_heads; ++kv)
+      const int64_t first_split = plan.begin_of(position) / split;
+      const int64_t splits = (position + tokens - 1) / split + 1 - first_split;
+      for (int64_t kv = 0; kv < a.kv_heads; kv += plan.unit_kv_heads)
         for (int64_t h = 0; h < group; h += unit_heads) {
-          unit.head = kv * group + h;
-          unit.heads = std::min(unit_heads, group - h);
-          unit.partial = partial;
-          partial += unit.splits;
-          f(unit);
+          f(Unit{row, offsets[row] + i, tokens, position, kv, std::min(plan.unit_kv_heads, a.kv_heads - kv), h,
+                 std::min(unit_heads, group - h), split, first_split, splits, partial});
+          partial += splits;
         }
       i += tokens;
     }
   }
+}
+
+struct Count {
+  int64_t units = 0, splits = 0;
+};
+Count count_units(const Plan& plan) {
+  Count count;
+  for_each_unit(plan, [&](const Unit& unit) {
+    ++count.units;
+    count.splits += unit.splits;
+  });
+  return count;
 }
 
 // What one worker computes with: the queries, and two running softmaxes.
@@ -81,20 +98,21 @@ struct Scratch {
     float *sum, *highest, *total;
   } part, whole;
 
-  static int64_t state_floats(int64_t v_dim) { return max_rows * (padded(v_dim) + 2); }
-  static int64_t floats(int64_t k_dim, int64_t v_dim) {
-    return max_rows * (padded(k_dim) + block_keys + 1) + 2 * state_floats(v_dim);
+  static int64_t state_floats(const Plan& plan) { return plan.max_vectors() * (padded(plan.args->v_dim) + 2); }
+  static int64_t floats(const Plan& plan) {
+    return plan.max_vectors() * padded(plan.args->q.size(2)) + max_rows * (block_keys + 1) + 2 * state_floats(plan);
   }
-  static State state_at(float* memory, int64_t v_dim) {
-    return {memory, memory + max_rows * padded(v_dim), memory + max_rows * (padded(v_dim) + 1)};
+  static State state_at(const Plan& plan, float* memory) {
+    float* highest = memory + plan.max_vectors() * padded(plan.args->v_dim);
+    return {memory, highest, highest + plan.max_vectors()};
   }
-  Scratch(float* memory, int64_t k_dim, int64_t v_dim) {
+  Scratch(const Plan& plan, float* memory) {
     q = memory;
-    scores = q + max_rows * padded(k_dim);
+    scores = q + plan.max_vectors() * padded(plan.args->q.size(2));
     shrink = scores + max_rows * block_keys;
     float* states = shrink + max_rows;
-    part = state_at(states, v_dim);
-    whole = state_at(states + state_floats(v_dim), v_dim);
+    part = state_at(plan, states);
+    whole = state_at(plan, states + state_floats(plan));
   }
 };
 
@@ -122,8 +140,6 @@ void merge(const Scratch::State& whole, const Scratch::State& part, int vectors,
 void fill_block(const Plan& plan, const Unit& unit, int64_t base, int64_t begin, int64_t end, Block& block) {
   const PagedAttentionArgs& a = *plan.args;
   const PagedCache& cache = a.cache;
-  const int64_t element = int64_t(size_of(cache.dtype)), kv = unit.head / (a.q.size(1) / a.kv_heads);
-  const int64_t k_bytes = (a.k_offset + kv * a.q.size(2)) * element, v_bytes = (a.v_offset + kv * a.v_dim) * element;
   const int32_t* table = cache.block_table.row<int32_t>(unit.row);
   block.begin = int(begin - base);
   block.end = int(end - base);
@@ -132,9 +148,8 @@ void fill_block(const Plan& plan, const Unit& unit, int64_t base, int64_t begin,
     const std::byte* row = cache.base + (table[page] + token) * cache.row_bytes;
     const int stop = int(std::min<int64_t>(block.end, j + cache.tokens_per_block - token));
     for (; j < stop; ++j, row += cache.row_bytes) {
-      block.k[j] = row + k_bytes;
+      block.k[j] = block.v[j] = row;
       block.rest[j] = nullptr;
-      block.v[j] = row + v_bytes;
     }
     ++page;
     token = 0;
@@ -151,16 +166,22 @@ void fill_block(const Plan& plan, const Unit& unit, int64_t base, int64_t begin,
   }
 }
 
+// Calls f(vector, token, head) for the unit's query vectors, in the order in which its states hold them.
+template <class F>
+void for_each_vector(const Plan& plan, const Unit& unit, F&& f) {
+  int r = 0;
+  for (int64_t kv = unit.kv; kv < unit.kv + unit.kv_heads; ++kv)
+    for (int64_t t = 0; t < unit.tokens; ++t)
+      for (int64_t h = 0; h < unit.heads; ++h) f(r++, unit.token + t, kv * plan.group() + unit.head + h);
+}
+
 void load_queries(const Plan& plan, const Unit& unit, float* q) {
   const PagedAttentionArgs& a = *plan.args;
-  const int64_t k_dim = a.q.size(2);
-  for (int64_t t = 0; t < unit.tokens; ++t)
-    for (int64_t h = 0; h < unit.heads; ++h) {
-      const float* from = a.q.row<float>(unit.token + t) + (unit.head + h) * a.q.strides[1];
-      std::copy_n(from, k_dim, q);
-      std::fill(q + k_dim, q + padded(k_dim), 0.0f);
-      q += padded(k_dim);
-    }
+  const int64_t k_dim = a.q.size(2), stride = padded(k_dim);
+  for_each_vector(plan, unit, [&](int r, int64_t token, int64_t head) {
+    float* to = std::copy_n(a.q.row<float>(token) + head * a.q.strides[1], k_dim, q + r * stride);
+    std::fill(to, q + (r + 1) * stride, 0.0f);
+  });
 }
 
 // One split of a unit, whose queries are loaded, into `state`.
@@ -168,8 +189,7 @@ void attend_split(const Plan& plan, const Unit& unit, int64_t split, const Scrat
                   const Scratch::State& state) {
   const PagedAttentionArgs& a = *plan.args;
   clear(state, unit.vectors(), a.v_dim);
-  const Rows rows{unit.vectors(), a.q.size(2),   0,           a.v_dim,        scratch.q,
-                  state.sum,      state.highest, state.total, scratch.scores, scratch.shrink};
+  const int64_t element = int64_t(size_of(a.cache.dtype)), k_dim = a.q.size(2);
   const int64_t begin = std::max(plan.begin_of(unit.position), split * unit.split);
   const int64_t end = std::min(unit.position + unit.tokens, (split + 1) * unit.split);
   Block blocks[2];
@@ -181,27 +201,35 @@ void attend_split(const Plan& plan, const Unit& unit, int64_t split, const Scrat
   for (int turn = 0; base < end; base += block_keys, turn ^= 1) {
     const bool more = base + block_keys < end;
     if (more) fill(base + block_keys, blocks[turn ^ 1]);
-    plan.block(rows, blocks[turn], more ? &blocks[turn ^ 1] : nullptr, plan.scoring);
+    for (int64_t i = 0; i < unit.kv_heads; ++i) {
+      const int64_t first = i * unit.group(), kv = unit.kv + i;
+      Rows rows{unit.group(), k_dim, 0, a.v_dim, scratch.q + first * padded(k_dim)};
+      rows.sum = state.sum + first * rows.v_stride();
+      rows.highest = state.highest + first;
+      rows.total = state.total + first;
+      rows.scores = scratch.scores;
+      rows.shrink = scratch.shrink;
+      plan.block(rows, blocks[turn], more ? &blocks[turn ^ 1] : nullptr, (a.k_offset + kv * k_dim) * element,
+                 (a.v_offset + kv * a.v_dim) * element, plan.scoring);
+    }
   }
 }
 
 template <class Y>
 void finish(const Plan& plan, const Unit& unit, const Scratch::State& state) {
   const PagedAttentionArgs& a = *plan.args;
-  int r = 0;
-  for (int64_t t = 0; t < unit.tokens; ++t)
-    for (int64_t h = 0; h < unit.heads; ++h, ++r) {
-      float share = 1, total = state.total[r];
-      if (a.sinks != nullptr) {
-        const float sink = a.sinks[unit.head + h], highest = std::max(state.highest[r], sink);
-        share = std::exp(state.highest[r] - highest);
-        total = total * share + std::exp(sink - highest);
-      }
-      const float* sum = state.sum + r * padded(a.v_dim);
-      const float factor = share / total;
-      Y* y = a.y.row<Y>(unit.token + t) + (unit.head + h) * a.y.strides[1];
-      for (int64_t i = 0; i < a.v_dim; ++i) y[i] = Y(sum[i] * factor);
+  for_each_vector(plan, unit, [&](int r, int64_t token, int64_t head) {
+    float share = 1, total = state.total[r];
+    if (a.sinks != nullptr) {
+      const float highest = std::max(state.highest[r], a.sinks[head]);
+      share = std::exp(state.highest[r] - highest);
+      total = total * share + std::exp(a.sinks[head] - highest);
     }
+    const float* sum = state.sum + r * padded(a.v_dim);
+    const float factor = share / total;
+    Y* y = a.y.row<Y>(token) + head * a.y.strides[1];
+    for (int64_t i = 0; i < a.v_dim; ++i) y[i] = Y(sum[i] * factor);
+  });
 }
 
 void finish(const Plan& plan, const Unit& unit, const Scratch::State& state) {
@@ -209,32 +237,36 @@ void finish(const Plan& plan, const Unit& unit, const Scratch::State& state) {
   finish<float>(plan, unit, state);
 }
 
+// Key heads of one unit: as many as leave four units, or splits of units, to every thread.
+int64_t choose_kv_heads(Plan plan, int64_t workers) {
+  for (plan.unit_kv_heads = std::min<int64_t>(plan.args->kv_heads, 8); plan.unit_kv_heads > 1; plan.unit_kv_heads /= 2)
+    if (count_units(plan).splits >= 4 * workers) break;
+  return plan.unit_kv_heads;
+}
+
 void run(const PagedAttentionArgs& a, ExecContext& context) {
   const Workspace::Scope scope(context.workspace);
-  const Plan plan{&a, {a.scale, a.softcap}, simd::attention_block(a.cache.dtype)};
-  int64_t num_units = 0, num_splits = 0;
-  for_each_unit(plan, [&](const Unit& unit) {
-    ++num_units;
-    num_splits += unit.splits;
-  });
-  Unit* units = reinterpret_cast<Unit*>(context.workspace.alloc(DType::u8, {num_units * int64_t(sizeof(Unit))}).data);
-  num_units = 0;
-  for_each_unit(plan, [&](const Unit& unit) { units[num_units++] = unit; });
+  const int64_t v_dim = a.v_dim, workers = context.threads.size();
+  Plan plan{&a, {a.scale, a.softcap}, simd::attention_block(a.cache.dtype)};
+  plan.unit_kv_heads = choose_kv_heads(plan, workers);
+  const Count count = count_units(plan);
+  Unit* units = reinterpret_cast<Unit*>(context.workspace.alloc(DType::u8, {count.units * int64_t(sizeof(Unit))}).data);
+  Unit* last = units;
+  for_each_unit(plan, [&](const Unit& unit) { *last++ = unit; });
 
-  const int64_t k_dim = a.q.size(2), v_dim = a.v_dim, workers = context.threads.size();
-  const TensorView memory = context.workspace.alloc(DType::f32, {workers, Scratch::floats(k_dim, v_dim)});
+  const TensorView memory = context.workspace.alloc(DType::f32, {workers, Scratch::floats(plan)});
   // Few long contexts (decode): threads share a context, and partial results go through memory.
-  if (num_units < 2 * workers && num_splits > num_units) {
-    const TensorView partials = context.workspace.alloc(DType::f32, {num_splits, Scratch::state_floats(v_dim)});
-    const auto partial = [&](int64_t index) { return Scratch::state_at(partials.row<float>(index), v_dim); };
-    context.threads.parallel_for(num_splits, [&](int64_t task, int worker) {
+  if (count.units < 2 * workers && count.splits > count.units) {
+    const TensorView partials = context.workspace.alloc(DType::f32, {count.splits, Scratch::state_floats(plan)});
+    const auto partial = [&](int64_t index) { return Scratch::state_at(plan, partials.row<float>(index)); };
+    context.threads.parallel_for(count.splits, [&](int64_t task, int worker) {
       const Unit* unit = units;
       while (task >= unit->partial + unit->splits) ++unit;
-      const Scratch scratch(memory.row<float>(worker), k_dim, v_dim);
+      const Scratch scratch(plan, memory.row<float>(worker));
       load_queries(plan, *unit, scratch.q);
       attend_split(plan, *unit, unit->first_split + task - unit->partial, scratch, partial(task));
     });
-    context.threads.parallel_for(num_units, [&](int64_t task, int) {
+    context.threads.parallel_for(count.units, [&](int64_t task, int) {
       const Unit& unit = units[task];
       for (int64_t s = 1; s < unit.splits; ++s)
         merge(partial(unit.partial), partial(unit.partial + s), unit.vectors(), v_dim);
@@ -242,9 +274,9 @@ void run(const PagedAttentionArgs& a, ExecContext& context) {
     });
     return;
   }
-  context.threads.parallel_for(num_units, [&](int64_t task, int worker) {
+  context.threads.parallel_for(count.units, [&](int64_t task, int worker) {
     const Unit& unit = units[task];
-    const Scratch scratch(memory.row<float>(worker), k_dim, v_dim);
+    const Scratch scratch(plan, memory.row<float>(worker));
     load_queries(plan, unit, scratch.q);
     attend_split(plan, unit, unit.first_split, scratch, scratch.whole);
     for (int64_t s = 1; s < unit.splits; ++s) {

@@ -77,7 +77,7 @@ void attend(const PieceAttentionArgs& a, int64_t head, int64_t query, Rows& rows
   for (int64_t base = 0; base < end; base += block_keys, turn ^= 1) {
     const bool more = base + block_keys < end;
     if (more) fill_block(a, head, query, rows.count, base + block_keys, end, blocks[turn ^ 1]);
-    block(rows, blocks[turn], more ? &blocks[turn ^ 1] : nullptr, {a.scale, 0});
+    block(rows, blocks[turn], more ? &blocks[turn ^ 1] : nullptr, 0, 0, {a.scale, 0});
   }
   finish(a, head, query, rows);
 }

@@ -3,7 +3,6 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd/attention.cc"
-#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -51,10 +50,10 @@ HWY_INLINE V load_tail(const T* from, int64_t count) {
   return load(part);
 }
 
-template <class T>
-HWY_INLINE void fetch(const void* from, int64_t elements) {
-  for (int64_t byte = 0; byte < elements * int64_t(sizeof(T)); byte += 64)
-    hwy::Prefetch(static_cast<const char*>(from) + byte);
+// Into the second-level cache: rows of a cache often lie a power of two apart, where they would push each other out of
+// the first.
+HWY_INLINE void fetch(const std::byte* from, int64_t bytes) {
+  for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(from + byte, 0, 2);
 }
 
 // Sums of the lanes of four vectors, stored side by side.
@@ -109,14 +108,14 @@ HWY_INLINE void add_products(const float* q, int64_t q_stride, const T* const (&
 }
 
 template <int rows, class T>
-void score_tile(const Rows& all, int row, const Block& block, int key) {
+void score_tile(const Rows& all, int row, const Block& block, int64_t shift, int key) {
   const D d;
   const T* k[tile_keys];
   const T* rest[tile_keys];
   for (int j = 0; j < tile_keys; ++j) {  // outside [begin, end): any key that is there, its score is not used
     const int index = std::clamp(key + j, block.begin, block.end - 1);
-    k[j] = static_cast<const T*>(block.k[index]);
-    rest[j] = static_cast<const T*>(block.rest[index]);
+    k[j] = reinterpret_cast<const T*>(block.k[index] + shift);
+    rest[j] = reinterpret_cast<const T*>(block.rest[index]);
   }
   V sums[rows][tile_keys];
   HWY_UNROLL(6)
@@ -169,7 +168,7 @@ HWY_INLINE void soften(const Rows& rows, int r, const Block& block, const Scorin
 // sum[r][column ...) = sum * shrink + weights . values, for `vectors` vectors of columns; `tail` elements are in the
 // last one when it is not whole.
 template <int rows, int vectors, class T>
-void value_tile(const Rows& all, int row, const Block& block, int64_t column, int tail) {
+void value_tile(const Rows& all, int row, const Block& block, int64_t shift, int64_t column, int tail) {
   const D d;
   float* out = all.sum + row * all.v_stride() + column;
   const float* weights = all.scores + row * block_keys;
@@ -193,7 +192,7 @@ void value_tile(const Rows& all, int row, const Block& block, int64_t column, in
     all_to = std::min<int>(all_to, last[r]);
   }
   for (int j = from; j < to; ++j) {
-    const T* value = static_cast<const T*>(block.v[j]) + column;
+    const T* value = reinterpret_cast<const T*>(block.v[j] + shift) + column;
     V values[vectors];
     HWY_UNROLL(4)
     for (int c = 0; c < vectors; ++c) values[c] = tail == 0 ? load(value + c * lanes) : load_tail(value, tail);
@@ -223,12 +222,12 @@ void value_tile(const Rows& all, int row, const Block& block, int64_t column, in
 }
 
 template <int rows, class T>
-void one_tile_of_values(const Rows& all, int row, const Block& block) {
+void one_tile_of_values(const Rows& all, int row, const Block& block, int64_t shift) {
   int64_t column = 0;
   for (; column + tile_vectors * lanes <= all.v_dim; column += tile_vectors * lanes)
-    value_tile<rows, tile_vectors, T>(all, row, block, column, 0);
-  for (; column + lanes <= all.v_dim; column += lanes) value_tile<rows, 1, T>(all, row, block, column, 0);
-  if (column < all.v_dim) value_tile<rows, 1, T>(all, row, block, column, int(all.v_dim - column));
+    value_tile<rows, tile_vectors, T>(all, row, block, shift, column, 0);
+  for (; column + lanes <= all.v_dim; column += lanes) value_tile<rows, 1, T>(all, row, block, shift, column, 0);
+  if (column < all.v_dim) value_tile<rows, 1, T>(all, row, block, shift, column, int(all.v_dim - column));
 }
 
 // Calls f with std::integral_constant<int, rows> for rows in [1, tile_rows].
@@ -243,26 +242,29 @@ HWY_INLINE void with_rows(int count, const F& f) {
 }
 
 template <class T>
-void take_block(const Rows& rows, const Block& block, const Block* next, const Scoring& scoring) {
+void take_block(const Rows& rows, const Block& block, const Block* next, int64_t k_shift, int64_t v_shift,
+                const Scoring& scoring) {
+  constexpr int64_t size = sizeof(T);
   const int tiles = (rows.count + tile_rows - 1) / tile_rows;
   const auto first_of = [&](int tile) HWY_ATTR { return tile * rows.count / tiles; };
   for (int key = block.begin / tile_keys * tile_keys; key < block.end; key += tile_keys) {
-    for (int j = std::max(key, block.begin); j < std::min(key + tile_keys, block.end); ++j)
-      fetch<T>(block.v[j], rows.v_dim);
+    if (next != nullptr)
+      for (int j = std::max(key, next->begin); j < std::min(key + tile_keys, next->end); ++j) {
+        fetch(next->k[j] + k_shift, rows.k_dim * size);
+        fetch(next->v[j] + v_shift, rows.v_dim * size);
+      }
     for (int tile = 0; tile < tiles; ++tile) {
       const int row = first_of(tile);
       with_rows(first_of(tile + 1) - row,
-                [&](auto count) HWY_ATTR { score_tile<decltype(count)::value, T>(rows, row, block, key); });
+                [&](auto count) HWY_ATTR { score_tile<decltype(count)::value, T>(rows, row, block, k_shift, key); });
     }
   }
-  if (next != nullptr)
-    for (int j = next->begin; j < next->end; ++j) fetch<T>(next->k[j], rows.k_dim);
   for (int r = 0; r < rows.count; ++r)
     scoring.softcap > 0 ? soften<true>(rows, r, block, scoring) : soften<false>(rows, r, block, scoring);
   for (int tile = 0; tile < tiles; ++tile) {
     const int row = first_of(tile);
     with_rows(first_of(tile + 1) - row,
-              [&](auto count) HWY_ATTR { one_tile_of_values<decltype(count)::value, T>(rows, row, block); });
+              [&](auto count) HWY_ATTR { one_tile_of_values<decltype(count)::value, T>(rows, row, block, v_shift); });
   }
 }
 
