@@ -2,6 +2,7 @@
 #include "layers/mla.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -32,7 +33,8 @@ std::filesystem::path write_weights() {
   add("kv_a_layernorm.weight", rank, 1);
   add("kv_b_proj.weight", heads * (nope + v_dim), rank);
   add("o_proj.weight", hidden, heads * v_dim);
-  const auto folder = std::filesystem::path(testing::TempDir()) / "medley_mla_test";
+  const auto folder = std::filesystem::path(testing::TempDir()) /
+                      fmt::format("medley_mla_test_{}", ::getpid());  // tests run side by side
   std::filesystem::create_directories(folder);
   write_safetensors(folder / "model.safetensors", tensors);
   return folder;

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -19,7 +20,7 @@ class CheckpointTest : public testing::Test {
  protected:
   CheckpointTest() {
     folder_ = std::filesystem::path(testing::TempDir()) /
-              (std::string("medley_") + testing::UnitTest::GetInstance()->current_test_info()->name());
+              fmt::format("medley_{}_{}", testing::UnitTest::GetInstance()->current_test_info()->name(), ::getpid());
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
     for (int i = 0; i < 12; ++i) values_[i] = float(i);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <fstream>
@@ -15,7 +16,7 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 std::filesystem::path scratch(const std::string& name) {
-  const auto folder = std::filesystem::path(testing::TempDir()) / "medley_safetensors";
+  const auto folder = std::filesystem::path(testing::TempDir()) / fmt::format("medley_safetensors_{}", ::getpid());
   std::filesystem::create_directories(folder);
   return folder / name;
 }
