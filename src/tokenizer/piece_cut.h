@@ -27,7 +27,7 @@ void join_spans(std::vector<CutSpan>& spans, CutBehavior behavior);
 template <class NextMatch>
 void cut(Piece piece, CutBehavior behavior, bool invert, const PieceSink& sink, NextMatch next_match) {
   const auto emit = [&](size_t begin, size_t end) {
-    if (begin < end) sink({piece.text.substr(begin, end - begin), piece.at_start && begin == 0});
+    if (begin < end) sink({piece.text.substr(begin, end - begin), piece.at_start && begin == 0, piece.needs_stand_ins});
   };
   size_t begin = 0, end = 0, done = 0;
   if (behavior == CutBehavior::isolated) {  // the common case needs no list

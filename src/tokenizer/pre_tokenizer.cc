@@ -9,6 +9,7 @@
 #include "tokenizer/regex.h"
 #include "tokenizer/text_pattern.h"
 #include "tokenizer/unicode.h"
+#include "tokenizer/unicode_versions.h"
 
 namespace medley {
 namespace {
@@ -18,7 +19,8 @@ class RegexSplit final : public PieceStage {
   RegexSplit(Regex pattern, CutBehavior behavior, bool invert)
       : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
   void run(Piece piece, const PieceSink& sink) const override {
-    RegexMatches matches(pattern_, piece.text);
+    const std::string seen = piece.needs_stand_ins ? unicode::with_stand_ins(piece.text) : std::string();
+    RegexMatches matches(pattern_, piece.needs_stand_ins ? std::string_view(seen) : piece.text);
     cut(piece, behavior_, invert_, sink, [&](size_t& begin, size_t& end) {
       Regex::Match match;
       if (!matches.next(match)) return false;
@@ -92,14 +94,15 @@ class Metaspace final : public PieceStage {
     for (const char c : piece.text) c == ' ' ? text += replacement_ : text += c;
     const bool wanted = prepend_ == Prepend::always || (prepend_ == Prepend::first && piece.at_start);
     if (wanted && !text.starts_with(replacement_)) text.insert(0, replacement_);
-    if (!split_) return sink({text, piece.at_start});
+    if (!split_) return sink({text, piece.at_start, piece.needs_stand_ins});
     size_t from = 0;
-    cut({text, piece.at_start}, CutBehavior::merged_with_next, false, sink, [&](size_t& begin, size_t& end) {
-      begin = text.find(replacement_, from);
-      if (begin == std::string::npos) return false;
-      end = from = begin + replacement_.size();
-      return true;
-    });
+    cut({text, piece.at_start, piece.needs_stand_ins}, CutBehavior::merged_with_next, false, sink,
+        [&](size_t& begin, size_t& end) {
+          begin = text.find(replacement_, from);
+          if (begin == std::string::npos) return false;
+          end = from = begin + replacement_.size();
+          return true;
+        });
   }
 
  private:

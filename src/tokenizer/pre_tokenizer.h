@@ -11,7 +11,8 @@ namespace medley {
 
 struct Piece {
   std::string_view text;
-  bool at_start = false;  // begins where the whole input begins: Metaspace's scheme "first" asks
+  bool at_start = false;         // begins where the whole input begins: Metaspace's scheme "first" asks
+  bool needs_stand_ins = false;  // has characters newer than PCRE2 (unicode_versions.h)
 };
 
 // Where pieces go: a callable that outlives the call it is passed to.

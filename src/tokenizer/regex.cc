@@ -68,6 +68,15 @@ struct Regex::Code {
   }
 };
 
+bool pcre_compiles(std::string_view pattern) {
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  pcre2_code* code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF, &error, &offset, nullptr);
+  pcre2_code_free(code);
+  return code != nullptr;
+}
+
 Regex::Regex(std::string_view pattern, const std::string& where)
     : code_(Code::compile(pcre_from_oniguruma(pattern, where), where,
                           // In Ruby "^" and "$" match at every line.

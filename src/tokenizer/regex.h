@@ -12,6 +12,8 @@ namespace medley {
 // classes and their intersections ([\p{L}&&[^\p{Han}]]). Throws Error naming `where` for what has no counterpart.
 std::string pcre_from_oniguruma(std::string_view pattern, const std::string& where);
 
+bool pcre_compiles(std::string_view pattern);
+
 class Regex {
  public:
   // Throws Error "WHERE: ... at offset N" when the pattern does not compile.

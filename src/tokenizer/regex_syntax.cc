@@ -110,8 +110,11 @@ class Translator {
     if (negated) name.remove_prefix(1);
     for (const auto& [from, to] : property_names)
       if (name == from) name = to;
-    const char out = negated ? (kind == 'p' ? 'P' : 'p') : kind;
-    return std::string{'\\', out, '{'} + std::string(name) + "}";
+    const std::string out{'\\', negated ? (kind == 'p' ? 'P' : 'p') : kind, '{'};
+    // A script's plain name means its extensions too to PCRE2 (punctuation it shares with other scripts), but not to
+    // Ruby.
+    const std::string script = out + "sc:" + std::string(name) + "}";
+    return name.size() > 2 && pcre_compiles(script) ? script : out + std::string(name) + "}";
   }
 
   // At "[": a class, perhaps with classes inside and intersections. A plain one stays a class; the others become

@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "tokenizer/unicode_versions.h"
+
 namespace medley::unicode {
 
 Char next(std::string_view text) {
@@ -131,12 +133,14 @@ bool is_white_space(char32_t c) {
 
 bool is_numeric(char32_t c) {
   if (c < 0x80) return c >= '0' && c <= '9';
+  if (const auto known = numeric_by_package(c)) return *known;
   const auto category = utf8proc_category(utf8proc_int32_t(c));
   return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
 }
 
 bool is_punctuation(char32_t c) {
   if (c < 0x80) return std::strchr("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", int(c)) != nullptr && c != 0;
+  if (const auto known = punctuation_by_package(c)) return *known;
   const auto category = utf8proc_category(utf8proc_int32_t(c));
   return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
 }

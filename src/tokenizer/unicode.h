@@ -37,8 +37,8 @@ size_t incomplete_tail(std::string_view text);
 size_t count(std::string_view text);  // characters of valid UTF-8
 
 bool is_white_space(char32_t code);  // the property White_Space
-bool is_numeric(char32_t code);      // category N
-bool is_punctuation(char32_t code);  // category P, or ASCII punctuation
+bool is_numeric(char32_t code);      // category N, as the tokenizers package has it
+bool is_punctuation(char32_t code);  // category P, or ASCII punctuation; likewise
 bool is_mark(char32_t code);         // category M
 char32_t lower(char32_t code);       // simple mapping
 char32_t upper(char32_t code);

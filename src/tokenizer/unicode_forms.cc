@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "tokenizer/unicode.h"
+#include "tokenizer/unicode_versions.h"
 
 namespace medley::unicode {
 namespace {
@@ -31,10 +32,12 @@ utf8proc_option_t options_of(Form form) {
 }
 
 int combining_class(utf8proc_int32_t code) {
-  return utf8proc_get_property(code)->combining_class;
+  const int found = utf8proc_get_property(code)->combining_class;
+  return found != 0 && has_no_normal_form(char32_t(code)) ? 0 : found;
 }
 
 void append_decomposed(utf8proc_int32_t code, Form form, Codes& out) {
+  if (has_no_normal_form(char32_t(code))) return out.push_back(code);
   std::array<utf8proc_int32_t, 32> buffer;  // the longest decomposition in Unicode has 18 characters
   int last_boundclass = 0;
   const utf8proc_option_t options = utf8proc_option_t((options_of(form) & ~UTF8PROC_COMPOSE) | UTF8PROC_DECOMPOSE);
