@@ -14,6 +14,9 @@ struct Heads {
 
 // `rows` requests with `context` tokens each, of which the last `fresh` are new.
 void one_paged(Bench& bench, const Heads& h, DType cache_type, int64_t rows, int64_t context, int64_t fresh) {
+  const std::string name =
+      fmt::format("{} {} rows of {}+{} {}", h.name, rows, context - fresh, fresh, name_of(cache_type));
+  if (!bench.wanted(name)) return;
   PagedAttentionDesc desc;
   desc.heads = h.heads;
   desc.kv_heads = h.kv_heads;
@@ -46,8 +49,6 @@ void one_paged(Bench& bench, const Heads& h, DType cache_type, int64_t rows, int
   args.v_offset = h.v_offset;
   args.scale = 0.1f;
   args.y = y.view(DType::f32, {rows * fresh, h.heads, h.v_dim});
-  const std::string name =
-      fmt::format("{} {} rows of {}+{} {}", h.name, rows, context - fresh, fresh, name_of(cache_type));
   const double pairs = double(rows * fresh) * (double(context - fresh) + double(fresh + 1) / 2);
   const double flops = 2 * pairs * double(h.heads) * double(h.k_dim + h.v_dim);
   const double bytes = double(rows * context * args.cache.row_bytes);
@@ -61,6 +62,8 @@ void one_paged(Bench& bench, const Heads& h, DType cache_type, int64_t rows, int
 }
 
 void one_piece(Bench& bench, int64_t heads, int64_t queries, int64_t keys, DType kv) {
+  const std::string name = fmt::format("MLA prefill {} heads {} of {} {}", heads, queries, keys, name_of(kv));
+  if (!bench.wanted(name)) return;
   constexpr int64_t nope = 128, rope = 64, v_dim = 128;
   const auto kernel = bench.selector.resolve(piece_attention_op(), PieceAttentionDesc{heads, nope, rope, v_dim, kv});
   const Buffer q = random_buffer(DType::f32, queries * heads * (nope + rope)), k_rope = random_buffer(kv, keys * rope),
@@ -77,9 +80,8 @@ void one_piece(Bench& bench, int64_t heads, int64_t queries, int64_t keys, DType
   args.y = y.view(DType::f32, {queries, heads, v_dim});
   args.lse = lse.view(DType::f32, {queries, heads});
   const double pairs = double(queries) * (double(keys - queries) + double(queries + 1) / 2);
-  bench.report(fmt::format("MLA prefill {} heads {} of {} {}", heads, queries, keys, name_of(kv)), kernel.name,
-               2 * pairs * double(heads) * (nope + rope + v_dim), bench.ceilings.f32_flops, "GFLOP/s",
-               [&] { kernel(args, bench.context); });
+  bench.report(name, kernel.name, 2 * pairs * double(heads) * (nope + rope + v_dim), bench.ceilings.f32_flops,
+               "GFLOP/s", [&] { kernel(args, bench.context); });
 }
 
 }  // namespace
@@ -92,7 +94,7 @@ void bench_attention(Bench& bench) {
   for (DType cache : {DType::bf16, DType::f32}) {
     one_paged(bench, gqa, cache, 1, 128, 1);
     one_paged(bench, gqa, cache, 1, 512, 1);
- one_paged(bench, mla, cache, 1, 512, 1);
+    one_paged(bench, mla, cache, 1, 512, 1);
     one_paged(bench, gqa, cache, 16, 4096, 1);
     one_paged(bench, mha, cache, 8, 4096, 1);
     one_paged(bench, gqa, cache, 1, 512, 512);

@@ -18,6 +18,7 @@ struct Bench {
   double seconds = 0.5;
   Clock clock = Clock::wall;
 
+  bool wanted(std::string_view what) const { return only.empty() || what.find(only) != std::string_view::npos; }
   // Prints one line: `work` (operations or bytes of one run) per second, in `unit`, and its share of `ceiling`.
   void report(std::string_view what, std::string_view kernel, double work, double ceiling, std::string_view unit,
               const std::function<void()>& run);

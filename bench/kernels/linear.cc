@@ -8,12 +8,13 @@ namespace {
 
 // `copies` matrices used in turn, so that none is found in a cache.
 void one_linear(Bench& bench, int64_t m, int64_t n, int64_t k, DType x_type, DType weight_type, int64_t copies) {
+  const std::string name = fmt::format("linear {}x{}x{} x {} w {}", m, n, k, name_of(x_type), name_of(weight_type));
+  if (!bench.wanted(name)) return;
   const auto kernel = bench.selector.resolve(linear_op(), LinearDesc{k, n, x_type, weight_type});
   const int64_t slot = packed_bytes(kernel.layout, weight_type, n, k);
   const Buffer weight = random_buffer(weight_type, slot * copies / int64_t(size_of(weight_type)), 0.02f);
   const Buffer x = random_buffer(x_type, m * k), y(size_t(m * n) * 4);
   const double flops = 2.0 * double(m) * double(n) * double(k);
-  const std::string name = fmt::format("linear {}x{}x{} x {} w {}", m, n, k, name_of(x_type), name_of(weight_type));
   int64_t turn = 0;
   const auto run = [&] {
     LinearArgs args;
@@ -32,6 +33,9 @@ void one_linear(Bench& bench, int64_t m, int64_t n, int64_t k, DType x_type, DTy
 
 // Decode of a mixture of experts: `tokens` tokens, top_k of `slots` experts each.
 void one_grouped(Bench& bench, int64_t tokens, int64_t top_k, int32_t slots, int64_t n, int64_t k, DType x_type) {
+  const std::string name =
+      fmt::format("grouped_linear {} tokens top {} of {} {}x{} x {}", tokens, top_k, slots, n, k, name_of(x_type));
+  if (!bench.wanted(name)) return;
   const auto kernel =
       bench.selector.resolve(grouped_linear_op(), GroupedLinearDesc{LinearDesc{k, n, x_type, DType::bf16}, slots});
   const int64_t slot = packed_bytes(kernel.layout, DType::bf16, n, k), pairs = tokens * top_k, block_m = 16;
@@ -66,9 +70,8 @@ void one_grouped(Bench& bench, int64_t tokens, int64_t top_k, int32_t slots, int
   args.num_pairs = pairs;
   args.block_m = block_m;
   const int64_t experts = std::count(used.begin(), used.end(), true);
-  bench.report(
-      fmt::format("grouped_linear {} tokens top {} of {} {}x{} x {}", tokens, top_k, slots, n, k, name_of(x_type)),
-      kernel.name, double(slot * experts), bench.ceilings.read_bytes, "GB/s", [&] { kernel(args, bench.context); });
+  bench.report(name, kernel.name, double(slot * experts), bench.ceilings.read_bytes, "GB/s",
+               [&] { kernel(args, bench.context); });
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ double best_seconds(Clock clock, double seconds, const std::function<void()>& ru
 
 void Bench::report(std::string_view what, std::string_view kernel, double work, double ceiling, std::string_view unit,
                    const std::function<void()>& run) {
-  if (!only.empty() && what.find(only) == std::string_view::npos) return;
+  if (!wanted(what)) return;
   run();
   const double time = best_seconds(clock, seconds, run);
   const double rate = work / time;

@@ -33,6 +33,8 @@ struct Step {
 };
 
 void one_selective(Bench& bench, int64_t rows, int64_t fresh) {
+  const std::string name = fmt::format("selective_scan 8192x16 {} rows of {}", rows, fresh);
+  if (!bench.wanted(name)) return;
   constexpr int64_t channels = 8192, n = 16;
   const int64_t tokens = rows * fresh;
   const auto kernel = bench.selector.resolve(selective_scan_op(), SelectiveScanDesc{channels, n, DType::f32});
@@ -59,7 +61,6 @@ void one_selective(Bench& bench, int64_t rows, int64_t fresh) {
   args.y = y.view(DType::f32, {tokens, channels});
   // A state costs an exponential, counted as 10 operations, and 5 more; a token 4 floats a channel of memory.
   const double states = double(tokens) * channels * n;
-  const std::string name = fmt::format("selective_scan 8192x16 {} rows of {}", rows, fresh);
   if (fresh == 1) {
     bench.report(name, kernel.name, double(rows) * channels * (n * 8 + n * 4 + 16), bench.ceilings.read_bytes, "GB/s",
                  [&] { kernel(args, bench.context); });
@@ -70,6 +71,8 @@ void one_selective(Bench& bench, int64_t rows, int64_t fresh) {
 }
 
 void one_ssd(Bench& bench, int64_t rows, int64_t fresh) {
+  const std::string name = fmt::format("ssd_scan 80x64x128 {} rows of {}", rows, fresh);
+  if (!bench.wanted(name)) return;
   constexpr int64_t heads = 80, dim = 64, n = 128;
   const int64_t tokens = rows * fresh;
   const auto kernel = bench.selector.resolve(ssd_scan_op(), SsdScanDesc{heads, dim, n, 1});
@@ -90,7 +93,6 @@ void one_ssd(Bench& bench, int64_t rows, int64_t fresh) {
   args.rows = step.rows;
   args.state = step.state;
   args.y = y.view(DType::f32, {tokens, heads, dim});
-  const std::string name = fmt::format("ssd_scan 80x64x128 {} rows of {}", rows, fresh);
   if (fresh == 1) {
     bench.report(name, kernel.name, double(rows) * heads * dim * n * 8, bench.ceilings.read_bytes, "GB/s",
                  [&] { kernel(args, bench.context); });
@@ -101,6 +103,8 @@ void one_ssd(Bench& bench, int64_t rows, int64_t fresh) {
 }
 
 void one_conv(Bench& bench, int64_t rows, int64_t fresh) {
+  const std::string name = fmt::format("causal_conv1d 8192x4 {} rows of {}", rows, fresh);
+  if (!bench.wanted(name)) return;
   constexpr int64_t channels = 8192, width = 4;
   const int64_t tokens = rows * fresh;
   const auto kernel = bench.selector.resolve(causal_conv_op(), CausalConvDesc{channels, width});
@@ -115,8 +119,8 @@ void one_conv(Bench& bench, int64_t rows, int64_t fresh) {
   args.rows = step.rows;
   args.state = step.state;
   args.y = y.view(DType::f32, {tokens, channels});
-  bench.report(fmt::format("causal_conv1d 8192x4 {} rows of {}", rows, fresh), kernel.name,
-               double(tokens) * channels * 8, bench.ceilings.read_bytes, "GB/s", [&] { kernel(args, bench.context); });
+  bench.report(name, kernel.name, double(tokens) * channels * 8, bench.ceilings.read_bytes, "GB/s",
+               [&] { kernel(args, bench.context); });
 }
 
 }  // namespace

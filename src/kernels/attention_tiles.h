@@ -30,7 +30,8 @@ struct Rows {
   float* highest = nullptr;  // [count]
   float* total = nullptr;    // [count]
   float* scores = nullptr;   // [count][block_keys], scratch
-  float* shrink = nullptr;   // [count], scratch
+  float* shrink = nullptr;   // [max_rows], scratch
+  float* fresh = nullptr;    // [max_rows], scratch
 
   int64_t q_stride() const { return padded(k_dim) + padded(rest_dim); }
   int64_t v_stride() const { return padded(v_dim); }

@@ -93,14 +93,14 @@ Count count_units(const Plan& plan) {
 
 // What one worker computes with: the queries, and two running softmaxes.
 struct Scratch {
-  float *q, *scores, *shrink;
+  float *q, *scores, *shrink, *fresh;
   struct State {
     float *sum, *highest, *total;
   } part, whole;
 
   static int64_t state_floats(const Plan& plan) { return plan.max_vectors() * (padded(plan.args->v_dim) + 2); }
   static int64_t floats(const Plan& plan) {
-    return plan.max_vectors() * padded(plan.args->q.size(2)) + max_rows * (block_keys + 1) + 2 * state_floats(plan);
+    return plan.max_vectors() * padded(plan.args->q.size(2)) + max_rows * (block_keys + 2) + 2 * state_floats(plan);
   }
   static State state_at(const Plan& plan, float* memory) {
     float* highest = memory + plan.max_vectors() * padded(plan.args->v_dim);
@@ -110,7 +110,8 @@ struct Scratch {
     q = memory;
     scores = q + plan.max_vectors() * padded(plan.args->q.size(2));
     shrink = scores + max_rows * block_keys;
-    float* states = shrink + max_rows;
+    fresh = shrink + max_rows;
+    float* states = fresh + max_rows;
     part = state_at(plan, states);
     whole = state_at(plan, states + state_floats(plan));
   }
@@ -209,6 +210,7 @@ void attend_split(const Plan& plan, const Unit& unit, int64_t split, const Scrat
       rows.total = state.total + first;
       rows.scores = scratch.scores;
       rows.shrink = scratch.shrink;
+      rows.fresh = scratch.fresh;
       plan.block(rows, blocks[turn], more ? &blocks[turn ^ 1] : nullptr, (a.k_offset + kv * k_dim) * element,
                  (a.v_offset + kv * a.v_dim) * element, plan.scoring);
     }

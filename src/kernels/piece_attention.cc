@@ -89,7 +89,7 @@ void run(const PieceAttentionArgs& a, ExecContext& context) {
   shape.k_dim = a.k_nope.size(2);
   shape.rest_dim = a.k_rope.size(1);
   shape.v_dim = a.v.size(2);
-  const int64_t floats = max_rows * (shape.q_stride() + shape.v_stride() + block_keys + 3);
+  const int64_t floats = max_rows * (shape.q_stride() + shape.v_stride() + block_keys + 4);
   const TensorView memory = context.workspace.alloc(DType::f32, {context.threads.size(), floats});
   const BlockFunction block = simd::attention_block(a.k_nope.dtype);
   context.threads.parallel_for(heads * parts, [&](int64_t task, int worker) {
@@ -102,6 +102,7 @@ void run(const PieceAttentionArgs& a, ExecContext& context) {
     rows.highest = rows.scores + max_rows * block_keys;
     rows.total = rows.highest + max_rows;
     rows.shrink = rows.total + max_rows;
+    rows.fresh = rows.shrink + max_rows;
     attend(a, task / parts, query, rows, block);
   });
 }

@@ -107,62 +107,104 @@ HWY_INLINE void add_products(const float* q, int64_t q_stride, const T* const (&
   }
 }
 
-template <int rows, class T>
-void score_tile(const Rows& all, int row, const Block& block, int64_t shift, int key) {
-  const D d;
+// A group of tile_keys keys.
+template <class T>
+struct Keys {
+  int first = 0;  // index in the block
   const T* k[tile_keys];
   const T* rest[tile_keys];
-  for (int j = 0; j < tile_keys; ++j) {  // outside [begin, end): any key that is there, its score is not used
-    const int index = std::clamp(key + j, block.begin, block.end - 1);
-    k[j] = reinterpret_cast<const T*>(block.k[index] + shift);
-    rest[j] = reinterpret_cast<const T*>(block.rest[index]);
+
+  Keys(const Block& block, int64_t shift, int key) : first(key) {
+    for (int j = 0; j < tile_keys; ++j) {  // outside [begin, end): any key that is there, its score is not used
+      const int index = std::clamp(key + j, block.begin, block.end - 1);
+      k[j] = reinterpret_cast<const T*>(block.k[index] + shift);
+      rest[j] = reinterpret_cast<const T*>(block.rest[index]);
+    }
   }
+};
+
+template <int rows, class T>
+void score_tile(const Rows& all, int row, const Keys<T>& keys) {
+  const D d;
   V sums[rows][tile_keys];
   HWY_UNROLL(6)
   for (int r = 0; r < rows; ++r) {
     HWY_UNROLL(4)
     for (int j = 0; j < tile_keys; ++j) sums[r][j] = hn::Zero(d);
   }
-  const float* q = all.q + row * all.q_stride();
-  add_products<rows, T>(q, all.q_stride(), k, all.k_dim, sums);
+  const int64_t q_stride = all.q_stride();
+  const float* q = all.q + row * q_stride;
+  add_products<rows, T>(q, q_stride, keys.k, all.k_dim, sums);
   if (all.rest_dim > 0)
-    add_products<rows, T>(q + attention::padded(all.k_dim), all.q_stride(), rest, all.rest_dim, sums);
+    add_products<rows, T>(q + attention::padded(all.k_dim), q_stride, keys.rest, all.rest_dim, sums);
   HWY_UNROLL(6)
-  for (int r = 0; r < rows; ++r) store_sums(d, sums[r], all.scores + (row + r) * block_keys + key);
+  for (int r = 0; r < rows; ++r) store_sums(d, sums[r], all.scores + (row + r) * block_keys + keys.first);
 }
 
-// Scores to weights exp(score - highest), in place; what a row does not see gets weight zero.
+// Scores to weights exp(score - highest), in place; what a row does not see gets weight zero. Leaves in `shrink` the
+// new highest score's distance from the old one.
 template <bool capped>
 HWY_INLINE void soften(const Rows& rows, int r, const Block& block, const Scoring& scoring) {
   const D d;
   float* scores = rows.scores + r * block_keys;
   if (block.first[r] >= block.last[r]) {
-    rows.shrink[r] = 1;
+    rows.shrink[r] = rows.fresh[r] = 0;
     return;
   }
+  const V scale = hn::Set(d, scoring.scale), nothing = hn::Set(d, -std::numeric_limits<float>::infinity());
   const V first = hn::Set(d, float(block.first[r])), last = hn::Set(d, float(block.last[r]));
-  const V nothing = hn::Set(d, -std::numeric_limits<float>::infinity());
+  const bool whole = block.first[r] == 0 && block.last[r] == block_keys;
   [[maybe_unused]] const V cap = hn::Set(d, scoring.softcap);
   V top = nothing;
   for (int j = 0; j < block_keys; j += lanes) {
-    V score = hn::Mul(hn::LoadU(d, scores + j), hn::Set(d, scoring.scale));
+    V score = hn::Mul(hn::LoadU(d, scores + j), scale);
     if constexpr (capped) score = hn::Mul(cap, tanh(d, hn::Div(score, cap)));
-    const V index = hn::Iota(d, float(j));
-    score = hn::IfThenElse(hn::And(hn::Ge(index, first), hn::Lt(index, last)), score, nothing);
+    if (!whole) {
+      const V index = hn::Iota(d, float(j));
+      score = hn::IfThenElse(hn::And(hn::Ge(index, first), hn::Lt(index, last)), score, nothing);
+    }
     hn::StoreU(score, d, scores + j);
     top = hn::Max(top, score);
   }
   const float highest = std::max(rows.highest[r], hn::GetLane(hn::MaxOfLanes(d, top)));
+  const V all_highest = hn::Set(d, highest);
   V total = hn::Zero(d);
   for (int j = 0; j < block_keys; j += lanes) {
-    const V weight = exp(d, hn::Sub(hn::LoadU(d, scores + j), hn::Set(d, highest)));
+    const V weight = exp(d, hn::Sub(hn::LoadU(d, scores + j), all_highest));
     hn::StoreU(weight, d, scores + j);
     total = hn::Add(total, weight);
   }
-  const float shrink = hn::GetLane(exp(d, hn::Set(d, rows.highest[r] - highest)));
-  rows.shrink[r] = shrink;
+  rows.shrink[r] = rows.highest[r] - highest;
   rows.highest[r] = highest;
-  rows.total[r] = rows.total[r] * shrink + hn::GetLane(hn::SumOfLanes(d, total));
+  rows.fresh[r] = hn::GetLane(hn::SumOfLanes(d, total));
+}
+
+// shrink becomes the factor for what the rows had before, and their totals take in the block's.
+HWY_INLINE void shrink_totals(const Rows& rows) {
+  const D d;
+  for (int r = 0; r < rows.count; r += lanes) hn::StoreU(exp(d, hn::LoadU(d, rows.shrink + r)), d, rows.shrink + r);
+  for (int r = 0; r < rows.count; ++r) rows.total[r] = rows.total[r] * rows.shrink[r] + rows.fresh[r];
+}
+
+// Adds weight * value of keys [from, to). A key that only some rows see must not even add zero times a value to the
+// others: it may be infinite, and it would not be there if the chunk ended earlier.
+template <bool seen_by_all, int rows, int vectors, class T>
+HWY_INLINE void add_values(const Block& block, int64_t offset, int tail, const float* weights, const int32_t* first,
+                           const int32_t* last, int64_t from, int64_t to, V (&sums)[rows][vectors]) {
+  const D d;
+  for (int64_t j = from; j < to; ++j) {
+    const T* value = reinterpret_cast<const T*>(block.v[j] + offset);
+    V values[vectors];
+    HWY_UNROLL(4)
+    for (int c = 0; c < vectors; ++c) values[c] = tail == 0 ? load(value + c * lanes) : load_tail(value, tail);
+    HWY_UNROLL(6)
+    for (int64_t r = 0; r < rows; ++r) {
+      if (!seen_by_all && (j < first[r] || j >= last[r])) continue;
+      const V weight = hn::Set(d, weights[r * block_keys + j]);
+      HWY_UNROLL(4)
+      for (int c = 0; c < vectors; ++c) sums[r][c] = hn::MulAdd(weight, values[c], sums[r][c]);
+    }
+  }
 }
 
 // sum[r][column ...) = sum * shrink + weights . values, for `vectors` vectors of columns; `tail` elements are in the
@@ -180,40 +222,20 @@ void value_tile(const Rows& all, int row, const Block& block, int64_t shift, int
     for (int c = 0; c < vectors; ++c)
       sums[r][c] = hn::Mul(hn::LoadU(d, out + r * all.v_stride() + c * lanes), hn::Set(d, all.shrink[row + r]));
   }
-  int from = block.end, to = block.begin, all_from = block.begin, all_to = block.end;
+  // Keys [from, to) are seen by some row, [begin, end) by all.
+  int64_t from = block.end, to = block.begin, begin = block.begin, end = block.end;
   for (int r = 0; r < rows; ++r) {
-    if (first[r] >= last[r]) {
-      all_to = all_from;  // a row that sees nothing: no key is seen by all
-      continue;
-    }
-    from = std::min<int>(from, first[r]);
-    to = std::max<int>(to, last[r]);
-    all_from = std::max<int>(all_from, first[r]);
-    all_to = std::min<int>(all_to, last[r]);
+    from = std::min<int64_t>(from, first[r]);
+    to = std::max<int64_t>(to, last[r]);
+    begin = std::max<int64_t>(begin, first[r]);
+    end = std::min<int64_t>(end, last[r]);
   }
-  for (int j = from; j < to; ++j) {
-    const T* value = reinterpret_cast<const T*>(block.v[j] + shift) + column;
-    V values[vectors];
-    HWY_UNROLL(4)
-    for (int c = 0; c < vectors; ++c) values[c] = tail == 0 ? load(value + c * lanes) : load_tail(value, tail);
-    if (j >= all_from && j < all_to) {
-      HWY_UNROLL(6)
-      for (int r = 0; r < rows; ++r) {
-        const V weight = hn::Set(d, weights[r * block_keys + j]);
-        HWY_UNROLL(4)
-        for (int c = 0; c < vectors; ++c) sums[r][c] = hn::MulAdd(weight, values[c], sums[r][c]);
-      }
-    } else {
-      // A key that only some rows see: the others must not even add zero times a value that may be infinite.
-      HWY_UNROLL(6)
-      for (int r = 0; r < rows; ++r) {
-        if (j < first[r] || j >= last[r]) continue;
-        const V weight = hn::Set(d, weights[r * block_keys + j]);
-        HWY_UNROLL(4)
-        for (int c = 0; c < vectors; ++c) sums[r][c] = hn::MulAdd(weight, values[c], sums[r][c]);
-      }
-    }
-  }
+  begin = std::min(begin, to);
+  end = std::max(begin, end);
+  const int64_t offset = shift + column * int64_t(sizeof(T));
+  add_values<false, rows, vectors, T>(block, offset, tail, weights, first, last, from, begin, sums);
+  add_values<true, rows, vectors, T>(block, offset, tail, weights, first, last, begin, end, sums);
+  add_values<false, rows, vectors, T>(block, offset, tail, weights, first, last, end, to, sums);
   HWY_UNROLL(6)
   for (int r = 0; r < rows; ++r) {
     HWY_UNROLL(4)
@@ -247,20 +269,24 @@ void take_block(const Rows& rows, const Block& block, const Block* next, int64_t
   constexpr int64_t size = sizeof(T);
   const int tiles = (rows.count + tile_rows - 1) / tile_rows;
   const auto first_of = [&](int tile) HWY_ATTR { return tile * rows.count / tiles; };
+  // An MLA value is part of its key: fetched once.
+  const bool apart = next != nullptr && next->k[next->begin] + k_shift != next->v[next->begin] + v_shift;
   for (int key = block.begin / tile_keys * tile_keys; key < block.end; key += tile_keys) {
-    if (next != nullptr)
-      for (int j = std::max(key, next->begin); j < std::min(key + tile_keys, next->end); ++j) {
-        fetch(next->k[j] + k_shift, rows.k_dim * size);
-        fetch(next->v[j] + v_shift, rows.v_dim * size);
-      }
+    const Keys<T> keys(block, k_shift, key);
     for (int tile = 0; tile < tiles; ++tile) {
       const int row = first_of(tile);
+      for (int j = key + tile; next != nullptr && j < std::min(key + tile_keys, next->end); j += tiles) {
+        if (j < next->begin) continue;
+        fetch(next->k[j] + k_shift, rows.k_dim * size);
+        if (apart) fetch(next->v[j] + v_shift, rows.v_dim * size);
+      }
       with_rows(first_of(tile + 1) - row,
-                [&](auto count) HWY_ATTR { score_tile<decltype(count)::value, T>(rows, row, block, k_shift, key); });
+                [&](auto count) HWY_ATTR { score_tile<decltype(count)::value, T>(rows, row, keys); });
     }
   }
   for (int r = 0; r < rows.count; ++r)
     scoring.softcap > 0 ? soften<true>(rows, r, block, scoring) : soften<false>(rows, r, block, scoring);
+  shrink_totals(rows);
   for (int tile = 0; tile < tiles; ++tile) {
     const int row = first_of(tile);
     with_rows(first_of(tile + 1) - row,
