@@ -11,76 +11,26 @@
 
 #include "kernels/attention_tiles.h"
 #include "kernels/simd/math-inl.h"
+#include "kernels/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace medley::simd {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 using attention::Block;
 using attention::block_keys;
 using attention::Rows;
 using attention::Scoring;
 
-using D = hn::CappedTag<float, 16>;
-using V = hn::Vec<D>;
-constexpr int lanes = int(hn::MaxLanes(D()));
-
 // Sums held in registers beside the operands: 6 x 4 of 32 registers, else 2 x 4.
-constexpr bool many_registers = HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON;
 constexpr int tile_rows = many_registers ? 6 : 2;
 constexpr int tile_keys = 4;
 constexpr int tile_vectors = 4;
-
-HWY_INLINE V load(const float* from) {
-  return hn::LoadU(D(), from);
-}
-HWY_INLINE V load(const bf16* from) {
-  const D d;
-  const hn::RebindToUnsigned<D> du;
-  const hn::Rebind<uint16_t, D> du16;
-  const auto bits = hn::LoadU(du16, reinterpret_cast<const uint16_t*>(from));
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
-}
-
-// The last dim % lanes elements of `from`, then zeros.
-template <class T>
-HWY_INLINE V load_tail(const T* from, int64_t count) {
-  HWY_ALIGN T part[lanes] = {};
-  for (int64_t i = 0; i < count; ++i) part[i] = from[i];
-  return load(part);
-}
 
 // Into the second-level cache: rows of a cache often lie a power of two apart, where they would push each other out of
 // the first.
 HWY_INLINE void fetch(const std::byte* from, int64_t bytes) {
   for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(from + byte, 0, 2);
 }
-
-// Sums of the lanes of four vectors, stored side by side.
-#if HWY_TARGET == HWY_SCALAR
-HWY_INLINE void store_sums(D, const V (&v)[tile_keys], float* to) {
-  for (int j = 0; j < tile_keys; ++j) to[j] = hn::GetLane(v[j]);
-}
-#else
-template <class DV>
-HWY_INLINE void store_halves(DV d, hn::Vec<DV> four, float* to) {
-  if constexpr (hn::MaxLanes(DV()) > 4) {
-    const hn::Half<DV> half;
-    store_halves(half, hn::Add(hn::LowerHalf(half, four), hn::UpperHalf(half, four)), to);
-  } else {
-    hn::StoreU(four, d, to);
-  }
-}
-HWY_INLINE void store_sums(D d, const V (&v)[tile_keys], float* to) {
-  const hn::Repartition<uint64_t, D> d64;
-  const V left = hn::Add(hn::InterleaveLower(d, v[0], v[1]), hn::InterleaveUpper(d, v[0], v[1]));
-  const V right = hn::Add(hn::InterleaveLower(d, v[2], v[3]), hn::InterleaveUpper(d, v[2], v[3]));
-  const auto x = hn::BitCast(d64, left), y = hn::BitCast(d64, right);
-  const V four =
-      hn::Add(hn::BitCast(d, hn::InterleaveLower(d64, x, y)), hn::BitCast(d, hn::InterleaveUpper(d64, x, y)));
-  store_halves(d, four, to);
-}
-#endif
 
 // Adds q . k over one part of the keys to the sums of `rows` queries and tile_keys keys.
 template <int rows, class T>
@@ -138,7 +88,7 @@ void score_tile(const Rows& all, int row, const Keys<T>& keys) {
   if (all.rest_dim > 0)
     add_products<rows, T>(q + attention::padded(all.k_dim), q_stride, keys.rest, all.rest_dim, sums);
   HWY_UNROLL(6)
-  for (int r = 0; r < rows; ++r) store_sums(d, sums[r], all.scores + (row + r) * block_keys + keys.first);
+  for (int r = 0; r < rows; ++r) store_sums(sums[r], all.scores + (row + r) * block_keys + keys.first);
 }
 
 // Scores to weights exp(score - highest), in place; what a row does not see gets weight zero. Leaves in `shrink` the

@@ -8,19 +8,14 @@
 
 #include "base/dtype.h"
 #include "kernels/panel_linear.h"
+#include "kernels/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace medley::simd {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 using panel::Tile;
 
-using D = hn::CappedTag<float, 16>;
-using V = hn::Vec<D>;
-constexpr int lanes = int(hn::MaxLanes(D()));
-
 // A tile's 64 outputs are done a few vectors at a time, as many as the registers hold beside the rows' broadcast.
-constexpr bool many_registers = HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON;  // 32, else 16
 template <int rows>
 constexpr int vectors() {
   const int fit = many_registers ? 4 : rows == 1 ? 8 : rows <= 2 ? 4 : 2;
