@@ -2,8 +2,14 @@
 // other test.
 #include <gmock/gmock.h>
 
+#include "kernels/attention.h"
 #include "kernels/cpu.h"
 #include "kernels/linear.h"
+#include "kernels/moe.h"
+#include "kernels/norm.h"
+#include "kernels/pointwise.h"
+#include "kernels/rope.h"
+#include "kernels/state_space.h"
 #include "kernels/test_tensors.h"
 
 namespace medley {
@@ -27,6 +33,25 @@ TEST(Levels, LinearTakesTheWidestInstructionsThereAre) {
   EXPECT_EQ(chosen(grouped_linear_op(), {mixed, 8}, Level::avx512), "simd.grouped_linear");
   EXPECT_EQ(chosen(linear_op(), bf16s, Level::simd), "simd.linear");
   EXPECT_EQ(chosen(linear_op(), mixed, Level::ref), "ref.linear");
+}
+
+TEST(Levels, TheOtherOpsTakeHighway) {
+  const Level best = Level::avx512;
+  EXPECT_EQ(chosen(paged_attention_op(), PagedAttentionDesc{16, 1, 576, 512}, best), "simd.paged_attention");
+  EXPECT_EQ(chosen(piece_attention_op(), PieceAttentionDesc{16, 128, 64, 128}, best), "simd.piece_attention");
+  EXPECT_EQ(chosen(causal_conv_op(), CausalConvDesc{8192, 4}, best), "simd.causal_conv1d");
+  EXPECT_EQ(chosen(selective_scan_op(), SelectiveScanDesc{8192, 16}, best), "simd.selective_scan");
+  EXPECT_EQ(chosen(ssd_scan_op(), SsdScanDesc{80, 64, 128, 1}, best), "simd.ssd_scan");
+  EXPECT_EQ(chosen(rms_norm_op(), RmsNormDesc{4096}, best), "simd.rms_norm");
+  EXPECT_EQ(chosen(gated_activation_op(), GatedActivationDesc{1024}, best), "simd.gated_activation");
+  EXPECT_EQ(chosen(rope_op(), RopeDesc{64}, best), "simd.rope");
+  EXPECT_EQ(chosen(convert_rows_op(), ConvertRowsDesc{}, best), "simd.convert_rows");
+  EXPECT_EQ(chosen(add_op(), AddDesc{}, best), "simd.add");
+  EXPECT_EQ(chosen(weighted_sum_op(), WeightedSumDesc{1024}, best), "simd.weighted_sum");
+  EXPECT_EQ(chosen(embedding_op(), EmbeddingDesc{1024}, best), "simd.embedding");
+  // What they do not take falls to ref/.
+  EXPECT_EQ(chosen(gated_activation_op(), GatedActivationDesc{1024, Activation::gelu}, best), "ref.gated_activation");
+  EXPECT_EQ(chosen(causal_conv_op(), CausalConvDesc{8192, 5}, best), "ref.causal_conv1d");
 }
 
 // The tests of level simd really cover one instruction set after another.

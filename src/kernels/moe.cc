@@ -8,6 +8,9 @@ extern const Implementation<RouteDesc, RouteArgs> route;
 extern const Implementation<AlignDesc, AlignArgs> align;
 extern const Implementation<WeightedSumDesc, WeightedSumArgs> weighted_sum;
 }  // namespace ref
+namespace simd {
+extern const Implementation<WeightedSumDesc, WeightedSumArgs> weighted_sum;
+}  // namespace simd
 
 namespace {
 
@@ -62,7 +65,8 @@ const AlignOp& align_op() {
 }
 
 const WeightedSumOp& weighted_sum_op() {
-  static constexpr const Implementation<WeightedSumDesc, WeightedSumArgs>* table[] = {&ref::weighted_sum};
+  static constexpr const Implementation<WeightedSumDesc, WeightedSumArgs>* table[] = {&ref::weighted_sum,
+                                                                                      &simd::weighted_sum};
   static const WeightedSumOp op{"weighted_sum", check_sum, table};
   return op;
 }

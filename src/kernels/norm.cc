@@ -6,6 +6,9 @@ namespace medley {
 namespace ref {
 extern const Implementation<RmsNormDesc, RmsNormArgs> rms_norm;
 }
+namespace simd {
+extern const Implementation<RmsNormDesc, RmsNormArgs> rms_norm;
+}  // namespace simd
 
 namespace {
 
@@ -26,7 +29,7 @@ std::string RmsNormDesc::describe() const {
 }
 
 const RmsNormOp& rms_norm_op() {
-  static constexpr const Implementation<RmsNormDesc, RmsNormArgs>* table[] = {&ref::rms_norm};
+  static constexpr const Implementation<RmsNormDesc, RmsNormArgs>* table[] = {&ref::rms_norm, &simd::rms_norm};
   static const RmsNormOp op{"rms_norm", check, table};
   return op;
 }

@@ -7,6 +7,9 @@ namespace ref {
 extern const Implementation<RopeAnglesDesc, RopeAnglesArgs> rope_angles;
 extern const Implementation<RopeDesc, RopeArgs> rope;
 }  // namespace ref
+namespace simd {
+extern const Implementation<RopeDesc, RopeArgs> rope;
+}  // namespace simd
 
 namespace {
 
@@ -38,7 +41,7 @@ const RopeAnglesOp& rope_angles_op() {
 }
 
 const RopeOp& rope_op() {
-  static constexpr const Implementation<RopeDesc, RopeArgs>* table[] = {&ref::rope};
+  static constexpr const Implementation<RopeDesc, RopeArgs>* table[] = {&ref::rope, &simd::rope};
   static const RopeOp op{"rope", check_rope, table};
   return op;
 }
