@@ -1,14 +1,17 @@
 #include "cli/generate.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "cli/interrupt.h"
 
 namespace medley::cli {
 
-Generated generate(Engine& engine, GenerationRequest request, const std::function<void(const Event&)>& show) {
+Generated generate(Engine& engine, GenerationRequest request, bool may_shrink,
+                   const std::function<void(const Event&)>& show) {
   Generated result;
   std::string error;
-  const Submitted submitted = engine.submit(std::move(request), [&](const Event& event) {
+  const auto take = [&](const Event& event) {
     result.text += event.text;
     for (const Token& token : event.tokens) result.ids.push_back(token.id);
     if (event.finish != Finish::none) {
@@ -17,8 +20,14 @@ Generated generate(Engine& engine, GenerationRequest request, const std::functio
       error = event.error;
     }
     show(event);
-  });
-  if (!submitted) throw Error(submitted.error);
+  };
+  Submitted submitted = engine.submit(request, take);
+  const std::string refusal = submitted.error;
+  while (!submitted && may_shrink && request.sampling.max_tokens > fewest_tokens) {
+    request.sampling.max_tokens = std::max(request.sampling.max_tokens * 7 / 8, fewest_tokens);
+    submitted = engine.submit(request, take);
+  }
+  if (!submitted) throw Error(refusal);
   {
     const InterruptScope interrupt([&] { engine.cancel(submitted.id); });
     engine.wait();

@@ -17,8 +17,13 @@ struct Generated {
   bool interrupted = false;  // by Ctrl-C: what is here is what there was
 };
 
+// A request that is refused is tried again with fewer tokens to generate, down to this; what the user did not choose
+// should not be in the way of a long prompt.
+constexpr int32_t fewest_tokens = 16;
+
 // Runs the request to its end; `show` gets each new event. Ctrl-C cancels it. Throws Error when the request is refused
 // or fails.
-Generated generate(Engine& engine, GenerationRequest request, const std::function<void(const Event&)>& show);
+Generated generate(Engine& engine, GenerationRequest request, bool may_shrink,
+                   const std::function<void(const Event&)>& show);
 
 }  // namespace medley::cli

@@ -40,11 +40,11 @@ void add_inspect(CLI::App& app, Action& action) {
   command->add_flag("--json", options->json, "Print JSON");
   add_size_option(*command, "--memory", options->memory, "Cache to fit tokens and requests into [16G]");
   command->add_option("--request-tokens", options->request_tokens, "Length of the requests to fit")
-      ->check(CLI::PositiveNumber)
+      ->check(quiet(CLI::PositiveNumber))
       ->type_name("N")
       ->capture_default_str();
   command->add_option("--dtype", options->dtype, "Of the cache")
-      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->check(quiet(CLI::IsMember({"f32", "bf16"})))
       ->type_name("f32|bf16")
       ->capture_default_str();
   command->footer(examples);

@@ -7,23 +7,34 @@
 
 namespace medley::cli {
 
+CLI::Validator quiet(const CLI::Validator& validator) {
+  return validator.description("");
+}
+
+CLI::Option* add_chunk_option(CLI::App& command, int64_t& chunk) {
+  return command.add_option("--chunk", chunk, "Tokens fed in one step, through scheduler and caches; 0: all at once")
+      ->check(quiet(CLI::NonNegativeNumber))
+      ->type_name("N")
+      ->capture_default_str();
+}
+
 CLI::Option* add_model_option(CLI::App& command, std::string& model) {
   return command.add_option("MODEL", model, "Folder of the checkpoint")->required()->type_name("");
 }
 
 void add_compute_options(CLI::App& command, EngineOptions& options) {
   command.add_option("--dtype", options.dtype, "Inputs of matrix products, and the cache")
-      ->check(CLI::IsMember({"auto", "f32", "bf16"}))
+      ->check(quiet(CLI::IsMember({"auto", "f32", "bf16"})))
       ->type_name("auto|f32|bf16")
       ->capture_default_str();
   command.add_option("--threads", options.threads, "Threads; 0: one per processor. They change no bit of the result")
-      ->check(CLI::Range(0, 1024))
+      ->check(quiet(CLI::Range(0, 1024)))
       ->type_name("N")
       ->capture_default_str();
   command.add_flag("--reproducible", options.reproducible,
                    "The same bits however a prompt is cut into chunks, also after a preemption");
   command.add_option("--kernels", options.kernels, "Highest level of kernels to use; the best there is by default")
-      ->check(CLI::IsMember({"ref", "simd", "avx512"}))
+      ->check(quiet(CLI::IsMember({"ref", "simd", "avx512"})))
       ->type_name("ref|simd|avx512");
 }
 

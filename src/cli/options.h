@@ -10,10 +10,15 @@
 namespace CLI {
 class App;
 class Option;
+class Validator;
 }  // namespace CLI
 
 namespace medley::cli {
 
+// The validator without its description, which --help would print beside the option's type.
+CLI::Validator quiet(const CLI::Validator& validator);
+
+CLI::Option* add_chunk_option(CLI::App& command, int64_t& chunk);
 CLI::Option* add_model_option(CLI::App& command, std::string& model);
 
 // --dtype, --threads, --reproducible, --kernels. What they set is in `options` when the command line is parsed.

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -78,7 +79,7 @@ int run_once(const RunOptions& options, Engine& engine, Terminal& terminal, cons
       separator = ",";
     }
   };
-  const Generated result = generate(engine, make_request(options, prompt, engine), show);
+  const Generated result = generate(engine, make_request(options, prompt, engine), !options.max_tokens, show);
   if (options.format == OutputFormat::json) std::cout << to_json(result);
   std::cout << "\n" << std::flush;
   terminal.line(figures(result.usage, engine.cache()));
@@ -93,6 +94,9 @@ int run(RunOptions options) {
   options.engine.progress = terminal.progress();
   const std::unique_ptr<Engine> engine = Engine::load(options.model, options.engine);
   terminal.clear_progress();
+  if (options.format == OutputFormat::text &&
+      !std::filesystem::exists(std::filesystem::path(options.model) / "tokenizer.json"))
+    fail("{} has no tokenizer.json, so its tokens have no text; use --ids and --format ids", options.model);
   if (options.interactive) return chat(options, *engine, terminal);
   return run_once(options, *engine, terminal, prompt);
 }

@@ -24,7 +24,8 @@ void add_sampling_options(CLI::App& command, RunOptions& options) {
   const auto add = [&](const char* name, auto& value, const char* help, const char* type) {
     return command.add_option(name, value, help)->type_name(type)->group("Sampling");
   };
-  add("-n,--max-tokens", options.max_tokens, "Tokens to generate at most [128; 512 a turn with -i]", "N");
+  add("-n,--max-tokens", options.max_tokens,
+      "Tokens to generate at most; [128, with -i 512, or what the model has room for]", "N");
   add("--temperature", options.temperature, "0: the best token each time (greedy)", "T");
   add("--top-k", options.top_k, "Choose among the K best tokens; 0: all", "K");
   add("--top-p", options.top_p, "Choose among the best tokens that have probability P together", "P");
@@ -60,7 +61,7 @@ void add_run_options(CLI::App& command, RunOptions& options) {
   command
       .add_option("--max-batched-tokens", options.engine.max_batched_tokens,
                   "Tokens of the prompt to compute in a step")
-      ->check(CLI::PositiveNumber)
+      ->check(quiet(CLI::PositiveNumber))
       ->type_name("N")
       ->capture_default_str();
   add_size_option(command, "--memory", options.engine.memory, "Memory for the cache; what is useful by default");

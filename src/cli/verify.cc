@@ -100,10 +100,7 @@ void add_verify(CLI::App& app, Action& action) {
   command->add_option("DIR", options->folder, "Folder of the checkpoint and its expected.safetensors")
       ->required()
       ->type_name("");
-  command->add_option("--chunk", options->chunk, "Tokens fed in one step, through scheduler and caches; 0: all at once")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("N")
-      ->capture_default_str();
+  add_chunk_option(*command, options->chunk);
   add_compute_options(*command, options->engine);
   add_size_option(*command, "--memory", options->engine.memory, "Memory for the cache; what is useful by default");
   command->add_flag("--quiet", options->quiet, "Nothing on stderr but errors");
