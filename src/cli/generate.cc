@@ -1,6 +1,7 @@
 #include "cli/generate.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "base/error.h"
 #include "cli/interrupt.h"
@@ -21,6 +22,11 @@ Generated generate(Engine& engine, GenerationRequest request, bool may_shrink,
     }
     show(event);
   };
+  // The first text may be out before submit() returns, so Ctrl-C must be at home already.
+  std::atomic<uint64_t> id = 0;
+  const InterruptScope interrupt([&] {
+    if (id != 0) engine.cancel(id);
+  });
   Submitted submitted = engine.submit(request, take);
   const std::string refusal = submitted.error;
   while (!submitted && may_shrink && request.sampling.max_tokens > fewest_tokens) {
@@ -28,11 +34,10 @@ Generated generate(Engine& engine, GenerationRequest request, bool may_shrink,
     submitted = engine.submit(request, take);
   }
   if (!submitted) throw Error(refusal);
-  {
-    const InterruptScope interrupt([&] { engine.cancel(submitted.id); });
-    engine.wait();
-    result.interrupted = interrupt.interrupted();
-  }
+  id = submitted.id;
+  if (interrupt.interrupted()) engine.cancel(id);
+  engine.wait();
+  result.interrupted = interrupt.interrupted();
   if (result.finish == Finish::error) throw Error(error);
   return result;
 }

@@ -33,7 +33,9 @@ void add_sampling_options(CLI::App& command, RunOptions& options) {
   add("--repetition-penalty", options.repetition_penalty, "Above 1: tokens that are there already get less", "R");
   add("--presence-penalty", options.presence_penalty, "Taken from the logits of tokens written already", "P");
   add("--frequency-penalty", options.frequency_penalty, "The same, for each time they were written", "P");
-  add("--seed", options.seed, "Of the random numbers: the same seed gives the same text", "N")->capture_default_str();
+  add("--seed", options.seed, "Of the random numbers: the same seed gives the same text", "N")
+      ->check(quiet(CLI::NonNegativeNumber))
+      ->capture_default_str();
   add("--stop", options.stop, "End before this text; may be given several times", "TEXT")
       ->allow_extra_args(false)
       ->take_all();

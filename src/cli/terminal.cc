@@ -30,10 +30,11 @@ std::function<void(uint64_t, uint64_t)> Terminal::progress() {
 }
 
 void Terminal::draw(uint64_t done_bytes, uint64_t total_bytes) {
-  const int percent = int(100 * double(done_bytes) / double(std::max<uint64_t>(total_bytes, 1)));
+  // A tensor that two layers take counts twice, so there may be more done than there was.
+  const int percent = int(100 * std::min(1.0, double(done_bytes) / double(std::max<uint64_t>(total_bytes, 1))));
   if (percent == shown_percent_) return;
   shown_percent_ = percent;
-  const auto full = size_t(std::clamp(percent, 0, 100)) * 30 / 100;
+  const auto full = size_t(percent) * 30 / 100;
   write(fmt::format("\rloading [{:=<{}}{: <{}}] {:3}% of {}", "", full, "", 30 - full, percent,
                     human_bytes(total_bytes)));
 }

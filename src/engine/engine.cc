@@ -230,7 +230,7 @@ void EngineImpl::on_finish(const Request& request, const std::string& error) {
   Active& active = active_.at(request.id);
   active.usage.seconds = seconds_since(active.submitted);
   events_.push_back({.request = request.id,
-                     .text = active.text.finish(),
+                     .text = active.failure.empty() ? active.text.finish() : "",
                      .finish = finish_of(request.finish_reason),
                      .error = error,
                      .usage = active.usage});

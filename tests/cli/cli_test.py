@@ -96,7 +96,7 @@ class UsageTest(Case):
                           ("run", JAMBA, "hi", "-n", "-3"),
                           ("run", JAMBA, "hi", "--temperature", "-1"), ("run", JAMBA, "hi", "--temperature", "nan"),
                           ("run", JAMBA, "hi", "--top-p", "1.5"), ("run", JAMBA, "hi", "--top-k", "-1"),
-                          ("run", JAMBA, "hi", "--min-p", "2"), ("run", JAMBA, "hi", "--seed", "x"),
+                          ("run", JAMBA, "hi", "--min-p", "2"), ("run", JAMBA, "hi", "--seed", "x"), ("run", JAMBA, "hi", "--seed", "-1"),
                           ("run", JAMBA, "hi", "--stop", ""), ("run", JAMBA, "hi", "--format", "xml"),
                           ("run", JAMBA, "hi", "--dtype", "f64"), ("run", JAMBA, "hi", "--memory", "lots"),
                           ("run", JAMBA, "hi", "--threads", "-2"), ("run", JAMBA, "hi", "--kernels", "magic"),
@@ -253,11 +253,14 @@ class RunTest(Case):
 
 
 class TerminalTest(Case):
-    def stderr_on_a_terminal(self, *arguments):
-        """(exit code, stdout, what a terminal as stderr gets)"""
+    def stderr_on_a_terminal(self, *arguments, typed=None):
+        """(exit code, stdout, what a terminal as stderr gets); with `typed`, stdin is that terminal too"""
         master, slave = pty.openpty()
-        with subprocess.Popen([MEDLEY, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=slave) as process:
+        stdin = subprocess.DEVNULL if typed is None else slave
+        with subprocess.Popen([MEDLEY, *arguments], stdin=stdin, stdout=subprocess.PIPE, stderr=slave) as process:
             os.close(slave)
+            if typed is not None:
+                os.write(master, typed)
             seen = b""
             try:
                 while chunk := os.read(master, 65536):
@@ -274,10 +277,19 @@ class TerminalTest(Case):
         code, out, seen = self.stderr_on_a_terminal(*options)
         self.assertEqual((code, out), (0, self.good(*options)))
         self.assertIn("loading [", seen)
+        self.assertNotIn("101%", seen)
         after = seen.rsplit("\x1b[K", 1)[1].replace("\r", "")
         self.assertEqual(after.count("\n"), 1, seen)
         self.assertRegex(after, r"prompt 6 tokens, [\d.]+ tok/s; generated \d+, [\d.]+ tok/s; first token after [\d.]+ s; "
                                 r"cache [\d.]+ \w+ of [\d.]+ \w+\n$")
+
+    def test_interactive_shows_how(self):
+        code, out, seen = self.stderr_on_a_terminal("run", JAMBA, "-i", "--temperature", "0",
+                                                    typed=b"What is the capital of Norway?\n/quit\n")
+        self.assertEqual((code, out), (0, "The capital of Norway is Oslo.\n"))
+        self.assertIn("/reset", seen)
+        self.assertIn("> ", seen)
+        self.assertEqual(seen.count("tok/s; generated"), 1)
 
     def test_quiet_is_silent(self):
         self.assertEqual(self.stderr_on_a_terminal("run", JAMBA, "Once", "-n", "2", "--quiet")[2], "")
