@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "medley/sampling_params.h"
 #include "core/step_plan.h"
+#include "medley/sampling_params.h"
 #include "sampling/logit_processors.h"
 #include "tensor/tensor.h"
 
