@@ -81,11 +81,11 @@ void AddedTokens::prepare(const Normalizer* normalizer) {
   // Special ones first: of two that are the same text once normalised, the first counts.
   for (const bool special : {true, false}) {
     for (size_t i = 0; i < tokens_.size(); ++i) {
-      const AddedToken& token = tokens_[i];
+      AddedToken& token = tokens_[i];
       if (token.special != special) continue;
-      std::string content = token.content;
-      if (token.normalized && normalizer) normalizer->apply(content);
-      finder_[token.normalized].add(content, uint32_t(i));
+      token.shown = token.content;
+      if (token.normalized && normalizer) normalizer->apply(token.shown);
+      finder_[token.normalized].add(token.shown, uint32_t(i));
     }
   }
 }

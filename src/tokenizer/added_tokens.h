@@ -17,6 +17,7 @@ class Normalizer;
 
 struct AddedToken {
   std::string content;
+  std::string shown;  // what decoding sees: the content, normalised if the token is (as the tokenizers package has it)
   int32_t id = 0;
   bool special = false;      // left out of decoded text on request
   bool single_word = false;  // only between characters that make no words

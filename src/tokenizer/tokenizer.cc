@@ -26,7 +26,7 @@ void ScratchPool::put(std::unique_ptr<EncodeScratch> scratch) {
 }
 
 std::optional<std::string_view> TokenizerParts::token(int32_t id) const {
-  if (const AddedToken* token = added.find(id)) return token->content;
+  if (const AddedToken* token = added.find(id)) return token->shown;
   return model->vocabulary().token(id);
 }
 

@@ -43,6 +43,7 @@ Value Interpreter::eval_inner(const Expr& expr) {
     case Kind::unary: {
       const Value value = eval(*expr.parts[0]);
       if (expr.text == "not") return Value(!truth(value));
+      if (value.is_float()) return Value(expr.text == "-" ? -value.real() : value.real());  // keeps -0.0
       return binary_operation(*this, expr.text, Value(0), value);
     }
     case Kind::binary: return eval_binary(expr);

@@ -65,7 +65,7 @@ class Interpreter {
   Flow run_condition(const Node& node);
   Flow run_loop(const Node& node);
   Flow run_scoped(const Node& node);
-  void iterate(const Node& node, const Value& iterable, int depth, const std::shared_ptr<Scope>& outside);
+  void iterate(const Node& node, const Value& iterable, int depth, std::shared_ptr<Scope> outside);
   void run_call_block(const Node& node);
   Value macro_of(const Node& node);
   Value call_macro(const Node& node, const std::shared_ptr<Scope>& outside, Arguments& arguments);

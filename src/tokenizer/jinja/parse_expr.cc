@@ -1,5 +1,6 @@
 // Expressions, from the loosest operator to the tightest: if, or, and, not, comparisons, + -, ~, * / // %, **, signs.
 #include <charconv>
+#include <cmath>
 
 #include "tokenizer/jinja/errors.h"
 #include "tokenizer/jinja/parser.h"
@@ -171,7 +172,10 @@ ExprPtr ExprParser::unary_operand(bool with_filters) {
 ExprPtr ExprParser::number(const Token& token) {
   ExprPtr made = make(Kind::constant, token.line, "");
   if (token.type == Type::real) {
-    made->constant = Value(std::stod(token.value));
+    double value = 0;  // what is too large becomes infinite, as in Python
+    const auto [end, error] = std::from_chars(token.value.data(), token.value.data() + token.value.size(), value);
+    if (error == std::errc::result_out_of_range && value == 0) value = HUGE_VAL;
+    made->constant = Value(value);
     return made;
   }
   std::string_view digits = token.value;

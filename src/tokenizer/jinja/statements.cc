@@ -117,7 +117,7 @@ Interpreter::Flow Interpreter::run_loop(const Node& node) {
   return Flow::normal;
 }
 
-void Interpreter::iterate(const Node& node, const Value& iterable, int depth, const std::shared_ptr<Scope>& outside) {
+void Interpreter::iterate(const Node& node, const Value& iterable, int depth, std::shared_ptr<Scope> outside) {
   std::vector<Value> items = items_of(iterable);
   charge(items.size() * sizeof(Value));
   const auto enter = [&](const Value& item) {

@@ -24,6 +24,10 @@ void append_upper(std::string& out, char32_t code) {
   code == 0xdf ? void(out += "SS") : unicode::append(out, unicode::upper(code));
 }
 
+void append_title(std::string& out, char32_t code) {
+  code == 0xdf ? void(out += "Ss") : unicode::append(out, char32_t(utf8proc_totitle(utf8proc_int32_t(code))));
+}
+
 void append_lower(std::string& out, char32_t code) {
   code == 0x130 ? void(out += "i\xcc\x87") : unicode::append(out, unicode::lower(code));
 }
@@ -67,9 +71,8 @@ std::string to_upper(std::string_view text) {
 
 std::string capitalized(std::string_view text) {
   std::string out;
-  each_char(text, [&](char32_t code, std::string_view) {
-    out.empty() ? unicode::append(out, char32_t(utf8proc_totitle(utf8proc_int32_t(code)))) : append_lower(out, code);
-  });
+  each_char(text,
+            [&](char32_t code, std::string_view) { out.empty() ? append_title(out, code) : append_lower(out, code); });
   return out;
 }
 
@@ -77,7 +80,7 @@ std::string titled(std::string_view text) {
   std::string out;
   bool after_cased = false;
   each_char(text, [&](char32_t code, std::string_view) {
-    after_cased ? append_lower(out, code) : unicode::append(out, char32_t(utf8proc_totitle(utf8proc_int32_t(code))));
+    after_cased ? append_lower(out, code) : append_title(out, code);
     after_cased = is_cased(code);
   });
   return out;
