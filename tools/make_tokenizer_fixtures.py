@@ -183,6 +183,13 @@ def tokenizers():
     yield "metaspace_fuse", sentencepiece(words, bytes_=False, pre_tokenizer=metaspace | {"split": False}, decoder=metaspace,
                                           normalizer=sequence({"type": "NFKC"}, {"type": "Lowercase"}, {"type": "Strip", "strip_left": True, "strip_right": True}, key="normalizers"),
                                           model=dict(unk_token="<unk>", fuse_unk=True)), None
+    for fallback in (False, True):
+        made = sentencepiece(words, bytes_=fallback, pre_tokenizer=metaspace | {"prepend_scheme": "first"}, decoder=fallback_decoder)
+        # Scores that fall with the length less than with the rank, so that long tokens win some of the time.
+        ids = made["model"]["vocab"]
+        made["model"] = dict(type="Unigram", unk_id=ids["<unk>"], byte_fallback=fallback,
+                             vocab=[[token, round(-2.0 - 0.013 * id_ - 0.4 * len(token), 4)] for token, id_ in ids.items()])
+        yield f"unigram_{fallback}", made, None
     yield "dropped", sentencepiece(words, size=30, bytes_=False, decoder=None,
                                    normalizer=sequence({"type": "NFD"}, {"type": "StripAccents"}, {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": "▁"}, key="normalizers")), None
 

@@ -238,16 +238,4 @@ void BpeModel::merge_long(ModelScratch& scratch) const {
   for (int32_t i = 0; i >= 0 && n > 0; i = at(i).next) scratch.ids.push_back(at(i).id);
 }
 
-std::unique_ptr<TokenModel> make_model(const nlohmann::json& json, const std::string& where, bool allow_byte_words,
-                                       bool* byte_words) {
-  JsonFields fields(json, where);
-  // Files of the first years have no type; they are BPE if they have merges.
-  const std::string type = fields.text("type", fields.has("merges") ? "BPE" : "");
-  if (type != "BPE") fail("{}: the model \"{}\" is not supported; supported is BPE", where, type);
-  auto model = std::make_unique<BpeModel>(fields, allow_byte_words);
-  fields.done();
-  *byte_words = model->byte_words();
-  return model;
-}
-
 }  // namespace medley

@@ -26,7 +26,7 @@ struct ModelScratch {
   std::vector<Candidate> heap;
   std::vector<int32_t> ids;
   std::vector<double> scores;
-  std::vector<uint32_t> steps;
+  std::vector<uint32_t> steps, piece_ends;
   WordCache words;
 };
 

@@ -1,0 +1,131 @@
+#include "tokenizer/unigram.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "tokenizer/hash.h"
+#include "tokenizer/json_fields.h"
+#include "tokenizer/unicode.h"
+
+namespace medley {
+
+namespace {
+constexpr double unk_penalty = 10.0;  // below the worst token, as sentencepiece has it
+}
+
+UnigramModel::UnigramModel(JsonFields& fields) {
+  read_vocabulary(fields.list("vocab"), fields.where());
+  const int64_t unk = fields.integer("unk_id", -1);
+  if (unk >= 0) {
+    if (!vocabulary_.token(int32_t(std::min<int64_t>(unk, INT32_MAX)))) fields.refuse("unk_id", "is not in the vocabulary");
+    unk_ = int32_t(unk);
+  }
+  byte_fallback_ = fields.flag("byte_fallback", false);
+  for (size_t byte = 0; byte < 256; ++byte)
+    fallback_[byte] = vocabulary_.find(fmt::format("<0x{:02X}>", byte)).value_or(-1);
+}
+
+void UnigramModel::read_vocabulary(const nlohmann::json& vocab, const std::string& where) {
+  size_t bytes = 0;
+  double lowest = 0;
+  for (const auto& item : vocab) {
+    if (!item.is_array() || item.size() != 2 || !item[0].is_string() || !item[1].is_number())
+      fail("{}: the vocabulary holds {}, not [token, score]", where, item.dump());
+    const auto& token = item[0].get_ref<const std::string&>();
+    vocabulary_.add(token, int64_t(scores_.size()), where + ".vocab");
+    scores_.push_back(item[1].get<double>());
+    lowest = scores_.size() == 1 ? scores_[0] : std::min(lowest, scores_.back());
+    bytes += token.size();
+  }
+  if (scores_.empty()) fail("{}: the vocabulary is empty", where);
+  unk_score_ = lowest - unk_penalty;
+  edges_ = MergeTable(bytes);
+  for (int32_t id = 0; id < vocabulary_.end_id(); ++id) add_to_trie(*vocabulary_.token(id), id);
+}
+
+void UnigramModel::add_to_trie(std::string_view token, int32_t id) {
+  int32_t node = 0;
+  for (const char c : token) {
+    const int32_t byte = static_cast<unsigned char>(c);
+    int32_t next = edges_.find(node, byte).merged;
+    if (next < 0) {
+      next = int32_t(token_at_.size());
+      edges_.set(node, byte, {0, next});
+      token_at_.push_back(-1);
+    }
+    node = next;
+  }
+  if (node != 0) token_at_[size_t(node)] = id;
+}
+
+// scratch.scores[end], steps[end], ids[end]: the best way to cover word[0, end), where its last token begins and which.
+void UnigramModel::best_paths(std::string_view word, ModelScratch& scratch) const {
+  constexpr uint32_t unreached = 0xffffffffu;
+  scratch.scores.assign(word.size() + 1, 0);
+  scratch.steps.assign(word.size() + 1, unreached);
+  scratch.ids.assign(word.size() + 1, -1);
+  const auto offer = [&](size_t begin, size_t end, double score, int32_t id) {
+    const double total = scratch.scores[begin] + score;
+    if (scratch.steps[end] != unreached && !(total > scratch.scores[end])) return;
+    scratch.scores[end] = total;
+    scratch.steps[end] = uint32_t(begin);
+    scratch.ids[end] = id;
+  };
+  for (size_t begin = 0; begin < word.size();) {
+    const size_t next = begin + unicode::length_of(word[begin]);
+    bool has_character = false;
+    int32_t node = 0;
+    for (size_t at = begin; at < word.size(); ++at) {
+      node = edges_.find(node, static_cast<unsigned char>(word[at])).merged;
+      if (node < 0) break;
+      const int32_t id = token_at_[size_t(node)];
+      if (id < 0) continue;
+      offer(begin, at + 1, scores_[size_t(id)], id);
+      has_character |= at + 1 == next;
+    }
+    if (!has_character) {
+      if (!unk_) fail("the tokenizer's Unigram model has no unk_id and no token for a character of the text");
+      offer(begin, next, unk_score_, *unk_);
+    }
+    begin = next;
+  }
+}
+
+void UnigramModel::add_piece(std::string_view piece, std::vector<int32_t>& out) const {
+  if (const auto id = vocabulary_.find(piece)) return out.push_back(*id);
+  const auto has_token = [&](char byte) { return fallback_[static_cast<unsigned char>(byte)] >= 0; };
+  if (byte_fallback_ && std::all_of(piece.begin(), piece.end(), has_token)) {
+    for (const char byte : piece) out.push_back(fallback_[static_cast<unsigned char>(byte)]);
+    return;
+  }
+  out.push_back(*unk_);
+}
+
+void UnigramModel::encode(std::string_view word, ModelScratch& scratch, std::vector<int32_t>& out) const {
+  if (word.empty()) return;
+  const bool cached = word.size() <= WordCache::longest_word;
+  const uint64_t hash = cached ? hash_bytes(word) : 0;
+  if (cached) {
+    const auto known = scratch.words.find(word, hash);
+    if (!known.empty()) return void(out.insert(out.end(), known.begin(), known.end()));
+  }
+  best_paths(word, scratch);
+  // Ends of the pieces, last first. Unknown characters side by side are one piece.
+  auto& ends = scratch.piece_ends;
+  ends.clear();
+  bool after_unk = false;
+  for (size_t end = word.size(); end > 0; end = scratch.steps[end]) {
+    const bool unk = unk_ && scratch.ids[end] == *unk_;
+    if (!(unk && after_unk)) ends.push_back(uint32_t(end));
+    after_unk = unk;
+  }
+  const size_t first = out.size();
+  for (size_t begin = 0; !ends.empty(); ends.pop_back()) {
+    add_piece(word.substr(begin, ends.back() - begin), out);
+    begin = ends.back();
+  }
+  if (cached) scratch.words.insert(word, hash, std::span(out).subspan(first));
+}
+
+}  // namespace medley
