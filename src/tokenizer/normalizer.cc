@@ -58,6 +58,29 @@ class Replace final : public Normalizer {
   std::string content_;
 };
 
+// Replace with a plain string, by far the most used: every space of every text through sentencepiece's vocabularies.
+class ReplaceText final : public Normalizer {
+ public:
+  ReplaceText(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
+  void apply(std::string& text) const override {
+    size_t at = text.find(from_);
+    if (at == std::string::npos) return;
+    std::string out;
+    out.reserve(text.size() + text.size() / 2);
+    size_t done = 0;
+    for (; at != std::string::npos; at = text.find(from_, done)) {
+      out.append(text, done, at - done);
+      out += to_;
+      done = at + from_.size();
+    }
+    out.append(text, done);
+    text = std::move(out);
+  }
+
+ private:
+  std::string from_, to_;
+};
+
 class Strip final : public Normalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
@@ -150,8 +173,13 @@ std::unique_ptr<Normalizer> make_normalizer(const nlohmann::json& json, const st
   } else if (type == "Prepend") {
     made = std::make_unique<Prepend>(fields.text("prepend"));
   } else if (type == "Replace") {
-    Regex pattern = text_pattern(fields.any("pattern"), where + ".Replace");
-    made = std::make_unique<Replace>(std::move(pattern), fields.text("content"));
+    const auto& json_pattern = fields.any("pattern");
+    Regex pattern = text_pattern(json_pattern, where + ".Replace");
+    const auto literal = json_pattern.find("String");
+    if (literal != json_pattern.end() && !literal->get_ref<const std::string&>().empty())
+      made = std::make_unique<ReplaceText>(literal->get<std::string>(), fields.text("content"));
+    else
+      made = std::make_unique<Replace>(std::move(pattern), fields.text("content"));
   } else if (type == "Strip") {
     const bool left = fields.flag("strip_left", true);
     made = std::make_unique<Strip>(left, fields.flag("strip_right", true));

@@ -18,7 +18,8 @@ UnigramModel::UnigramModel(JsonFields& fields) {
   read_vocabulary(fields.list("vocab"), fields.where());
   const int64_t unk = fields.integer("unk_id", -1);
   if (unk >= 0) {
-    if (!vocabulary_.token(int32_t(std::min<int64_t>(unk, INT32_MAX)))) fields.refuse("unk_id", "is not in the vocabulary");
+    if (!vocabulary_.token(int32_t(std::min<int64_t>(unk, INT32_MAX))))
+      fields.refuse("unk_id", "is not in the vocabulary");
     unk_ = int32_t(unk);
   }
   byte_fallback_ = fields.flag("byte_fallback", false);
