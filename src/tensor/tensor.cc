@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <new>
 #include <utility>
+
+#include "tensor/device_memory.h"
 
 namespace medley {
 
@@ -72,32 +73,38 @@ std::string describe_shape(std::span<const int64_t> shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-Buffer::Buffer(size_t bytes) : bytes_(bytes) {
+Buffer::Buffer(size_t bytes, Device device) : bytes_(bytes), device_(device) {
   constexpr size_t alignment = 64;
-  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  data_ = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded));
+  const size_t rounded = std::max((bytes + alignment - 1) / alignment * alignment, alignment);
+  data_ = device == Device::cuda ? device_allocate(rounded)
+                                 : static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
   if (data_ == nullptr) throw std::bad_alloc();
 #ifndef NDEBUG
   constexpr size_t poisoned = size_t(64) << 20;  // not the whole of a large cache: its pages would all become real
-  std::memset(data_, 0xff, std::min(rounded, poisoned));
+  fill_bytes(data_, 0xff, std::min(rounded, poisoned), device);
 #endif
 }
 
 Buffer::~Buffer() {
-  std::free(data_);
+  if (device_ == Device::cuda) {
+    device_free(data_);
+  } else {
+    std::free(data_);
+  }
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)), device_(other.device_) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
+  std::swap(device_, other.device_);
   return *this;
 }
 
 TensorView Buffer::view(DType dtype, std::initializer_list<int64_t> shape) const {
-  TensorView whole(data_, dtype, shape);
+  TensorView whole(data_, dtype, shape, device_);
   MEDLEY_CHECK(whole.bytes() <= bytes_);
   return whole;
 }

@@ -76,12 +76,12 @@ T* TensorView::as() const {
   return static_cast<T*>(data);
 }
 
-// Owns 64-byte aligned host memory. Contents start undefined; debug builds fill it with NaN bits, so that a read of
-// memory nothing wrote shows.
+// Owns memory of the host (64-byte aligned) or of the CUDA device (256). Contents start undefined; debug builds fill it
+// with NaN bits, so that a read of memory nothing wrote shows.
 class Buffer {
  public:
   Buffer() = default;
-  explicit Buffer(size_t bytes);
+  explicit Buffer(size_t bytes, Device device = Device::cpu);
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
@@ -90,11 +90,13 @@ class Buffer {
 
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
   TensorView view(DType dtype, std::initializer_list<int64_t> shape) const;
 
  private:
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
+  Device device_ = Device::cpu;
 };
 
 }  // namespace medley

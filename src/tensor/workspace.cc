@@ -1,12 +1,13 @@
 #include "tensor/workspace.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "tensor/device_memory.h"
 
 namespace medley {
 
 TensorView Workspace::alloc(DType dtype, std::initializer_list<int64_t> shape) {
-  TensorView view(nullptr, dtype, shape);
+  TensorView view(nullptr, dtype, shape, device_);
   const size_t bytes = (view.bytes() + 63) / 64 * 64;
   // Blocks grow; one that is too small for this request is skipped until its scope ends.
   constexpr size_t smallest_block = size_t(1) << 20;
@@ -14,11 +15,11 @@ TensorView Workspace::alloc(DType dtype, std::initializer_list<int64_t> shape) {
     ++mark_.block;
     mark_.used = 0;
   }
-  if (mark_.block == blocks_.size()) blocks_.emplace_back(std::max({bytes, smallest_block, capacity()}));
+  if (mark_.block == blocks_.size()) blocks_.emplace_back(std::max({bytes, smallest_block, capacity()}), device_);
   view.data = blocks_[mark_.block].data() + mark_.used;
   mark_.used += bytes;
 #ifndef NDEBUG
-  std::memset(view.data, 0xff, bytes);
+  fill_bytes(view.data, 0xff, bytes, device_);
 #endif
   return view;
 }

@@ -14,6 +14,8 @@ class Workspace {
   };
 
  public:
+  explicit Workspace(Device device = Device::cpu) : device_(device) {}
+
   // Contiguous, 64-byte aligned, undefined contents (NaN bits in debug builds). Valid until the scope it was
   // allocated in ends.
   TensorView alloc(DType dtype, std::initializer_list<int64_t> shape);
@@ -34,6 +36,7 @@ class Workspace {
   size_t capacity() const;  // bytes held
 
  private:
+  Device device_;
   std::vector<Buffer> blocks_;
   Mark mark_;
 };

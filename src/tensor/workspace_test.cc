@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include "tensor/device_memory.h"
+
 namespace medley {
 namespace {
 
@@ -26,6 +30,22 @@ TEST(Workspace, ScopesGiveMemoryBackAndASecondPassAllocatesNothing) {
   const size_t capacity = workspace.capacity();
   pass();
   EXPECT_EQ(workspace.capacity(), capacity);
+}
+
+// On the device where there is one; else an error that says what is missing, not a crash.
+TEST(Workspace, OnTheDeviceOrWithAReason) {
+  Workspace workspace(Device::cuda);
+  if (!cuda_missing().empty()) {
+    EXPECT_THROW(workspace.alloc(DType::f32, {4}), Error);
+    return;
+  }
+  const TensorView there = workspace.alloc(DType::f32, {4});
+  EXPECT_EQ(there.device, Device::cuda);
+  const std::vector<float> sent{1, 2, 3, 4};
+  std::vector<float> received(4);
+  copy_bytes(there.data, sent.data(), there.bytes());
+  copy_bytes(received.data(), there.data, there.bytes());
+  EXPECT_EQ(received, sent);
 }
 
 }  // namespace
