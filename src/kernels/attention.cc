@@ -13,6 +13,15 @@ namespace simd {
 extern const Implementation<PagedAttentionDesc, PagedAttentionArgs> paged_attention;
 extern const Implementation<PieceAttentionDesc, PieceAttentionArgs> piece_attention;
 }  // namespace simd
+namespace cuda {
+extern const Implementation<CacheWriteDesc, CacheWriteArgs> cache_write;
+extern const Implementation<CacheGatherDesc, CacheGatherArgs> cache_gather;
+extern const Implementation<PagedAttentionDesc, PagedAttentionArgs> paged_attention;
+extern const Implementation<PieceAttentionDesc, PieceAttentionArgs> piece_attention;
+}  // namespace cuda
+namespace sm90 {
+extern const Implementation<PagedAttentionDesc, PagedAttentionArgs> mla_decode;
+}  // namespace sm90
 
 namespace {
 
@@ -73,27 +82,29 @@ std::string PieceAttentionDesc::describe() const {
 }
 
 const CacheWriteOp& cache_write_op() {
-  static constexpr const Implementation<CacheWriteDesc, CacheWriteArgs>* table[] = {&ref::cache_write};
+  static constexpr const Implementation<CacheWriteDesc, CacheWriteArgs>* table[] = {&ref::cache_write,
+                                                                                    &cuda::cache_write};
   static const CacheWriteOp op{"cache_write", check_write, table};
   return op;
 }
 
 const CacheGatherOp& cache_gather_op() {
-  static constexpr const Implementation<CacheGatherDesc, CacheGatherArgs>* table[] = {&ref::cache_gather};
+  static constexpr const Implementation<CacheGatherDesc, CacheGatherArgs>* table[] = {&ref::cache_gather,
+                                                                                      &cuda::cache_gather};
   static const CacheGatherOp op{"cache_gather", check_gather, table};
   return op;
 }
 
 const PagedAttentionOp& paged_attention_op() {
-  static constexpr const Implementation<PagedAttentionDesc, PagedAttentionArgs>* table[] = {&ref::paged_attention,
-                                                                                            &simd::paged_attention};
+  static constexpr const Implementation<PagedAttentionDesc, PagedAttentionArgs>* table[] = {
+      &ref::paged_attention, &simd::paged_attention, &cuda::paged_attention, &sm90::mla_decode};
   static const PagedAttentionOp op{"paged_attention", check_paged, table};
   return op;
 }
 
 const PieceAttentionOp& piece_attention_op() {
-  static constexpr const Implementation<PieceAttentionDesc, PieceAttentionArgs>* table[] = {&ref::piece_attention,
-                                                                                            &simd::piece_attention};
+  static constexpr const Implementation<PieceAttentionDesc, PieceAttentionArgs>* table[] = {
+      &ref::piece_attention, &simd::piece_attention, &cuda::piece_attention};
   static const PieceAttentionOp op{"piece_attention", check_piece, table};
   return op;
 }

@@ -11,6 +11,11 @@ extern const Implementation<WeightedSumDesc, WeightedSumArgs> weighted_sum;
 namespace simd {
 extern const Implementation<WeightedSumDesc, WeightedSumArgs> weighted_sum;
 }  // namespace simd
+namespace cuda {
+extern const Implementation<RouteDesc, RouteArgs> route;
+extern const Implementation<AlignDesc, AlignArgs> align;
+extern const Implementation<WeightedSumDesc, WeightedSumArgs> weighted_sum;
+}  // namespace cuda
 
 namespace {
 
@@ -53,20 +58,20 @@ std::string WeightedSumDesc::describe() const {
 }
 
 const RouteOp& route_op() {
-  static constexpr const Implementation<RouteDesc, RouteArgs>* table[] = {&ref::route};
+  static constexpr const Implementation<RouteDesc, RouteArgs>* table[] = {&ref::route, &cuda::route};
   static const RouteOp op{"route", check_route, table};
   return op;
 }
 
 const AlignOp& align_op() {
-  static constexpr const Implementation<AlignDesc, AlignArgs>* table[] = {&ref::align};
+  static constexpr const Implementation<AlignDesc, AlignArgs>* table[] = {&ref::align, &cuda::align};
   static const AlignOp op{"align", check_align, table};
   return op;
 }
 
 const WeightedSumOp& weighted_sum_op() {
-  static constexpr const Implementation<WeightedSumDesc, WeightedSumArgs>* table[] = {&ref::weighted_sum,
-                                                                                      &simd::weighted_sum};
+  static constexpr const Implementation<WeightedSumDesc, WeightedSumArgs>* table[] = {
+      &ref::weighted_sum, &simd::weighted_sum, &cuda::weighted_sum};
   static const WeightedSumOp op{"weighted_sum", check_sum, table};
   return op;
 }

@@ -9,6 +9,9 @@ extern const Implementation<RmsNormDesc, RmsNormArgs> rms_norm;
 namespace simd {
 extern const Implementation<RmsNormDesc, RmsNormArgs> rms_norm;
 }  // namespace simd
+namespace cuda {
+extern const Implementation<RmsNormDesc, RmsNormArgs> rms_norm;
+}  // namespace cuda
 
 namespace {
 
@@ -29,7 +32,8 @@ std::string RmsNormDesc::describe() const {
 }
 
 const RmsNormOp& rms_norm_op() {
-  static constexpr const Implementation<RmsNormDesc, RmsNormArgs>* table[] = {&ref::rms_norm, &simd::rms_norm};
+  static constexpr const Implementation<RmsNormDesc, RmsNormArgs>* table[] = {&ref::rms_norm, &simd::rms_norm,
+                                                                              &cuda::rms_norm};
   static const RmsNormOp op{"rms_norm", check, table};
   return op;
 }

@@ -15,6 +15,12 @@ extern const Implementation<GatedActivationDesc, GatedActivationArgs> gated_acti
 extern const Implementation<ConvertRowsDesc, ConvertRowsArgs> convert_rows;
 extern const Implementation<AddDesc, AddArgs> add;
 }  // namespace simd
+namespace cuda {
+extern const Implementation<EmbeddingDesc, EmbeddingArgs> embedding;
+extern const Implementation<GatedActivationDesc, GatedActivationArgs> gated_activation;
+extern const Implementation<ConvertRowsDesc, ConvertRowsArgs> convert_rows;
+extern const Implementation<AddDesc, AddArgs> add;
+}  // namespace cuda
 
 namespace {
 
@@ -71,27 +77,28 @@ std::string AddDesc::describe() const {
 }
 
 const EmbeddingOp& embedding_op() {
-  static constexpr const Implementation<EmbeddingDesc, EmbeddingArgs>* table[] = {&ref::embedding, &simd::embedding};
+  static constexpr const Implementation<EmbeddingDesc, EmbeddingArgs>* table[] = {&ref::embedding, &simd::embedding,
+                                                                                  &cuda::embedding};
   static const EmbeddingOp op{"embedding", check_embedding, table};
   return op;
 }
 
 const GatedActivationOp& gated_activation_op() {
-  static constexpr const Implementation<GatedActivationDesc, GatedActivationArgs>* table[] = {&ref::gated_activation,
-                                                                                              &simd::gated_activation};
+  static constexpr const Implementation<GatedActivationDesc, GatedActivationArgs>* table[] = {
+      &ref::gated_activation, &simd::gated_activation, &cuda::gated_activation};
   static const GatedActivationOp op{"gated_activation", check_activation, table};
   return op;
 }
 
 const ConvertRowsOp& convert_rows_op() {
-  static constexpr const Implementation<ConvertRowsDesc, ConvertRowsArgs>* table[] = {&ref::convert_rows,
-                                                                                      &simd::convert_rows};
+  static constexpr const Implementation<ConvertRowsDesc, ConvertRowsArgs>* table[] = {
+      &ref::convert_rows, &simd::convert_rows, &cuda::convert_rows};
   static const ConvertRowsOp op{"convert_rows", check_convert, table};
   return op;
 }
 
 const AddOp& add_op() {
-  static constexpr const Implementation<AddDesc, AddArgs>* table[] = {&ref::add, &simd::add};
+  static constexpr const Implementation<AddDesc, AddArgs>* table[] = {&ref::add, &simd::add, &cuda::add};
   static const AddOp op{"add", check_add, table};
   return op;
 }

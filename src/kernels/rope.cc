@@ -10,6 +10,10 @@ extern const Implementation<RopeDesc, RopeArgs> rope;
 namespace simd {
 extern const Implementation<RopeDesc, RopeArgs> rope;
 }  // namespace simd
+namespace cuda {
+extern const Implementation<RopeAnglesDesc, RopeAnglesArgs> rope_angles;
+extern const Implementation<RopeDesc, RopeArgs> rope;
+}  // namespace cuda
 
 namespace {
 
@@ -35,13 +39,14 @@ std::string RopeDesc::describe() const {
 }
 
 const RopeAnglesOp& rope_angles_op() {
-  static constexpr const Implementation<RopeAnglesDesc, RopeAnglesArgs>* table[] = {&ref::rope_angles};
+  static constexpr const Implementation<RopeAnglesDesc, RopeAnglesArgs>* table[] = {&ref::rope_angles,
+                                                                                    &cuda::rope_angles};
   static const RopeAnglesOp op{"rope_angles", check_angles, table};
   return op;
 }
 
 const RopeOp& rope_op() {
-  static constexpr const Implementation<RopeDesc, RopeArgs>* table[] = {&ref::rope, &simd::rope};
+  static constexpr const Implementation<RopeDesc, RopeArgs>* table[] = {&ref::rope, &simd::rope, &cuda::rope};
   static const RopeOp op{"rope", check_rope, table};
   return op;
 }

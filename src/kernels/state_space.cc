@@ -13,6 +13,11 @@ extern const Implementation<CausalConvDesc, CausalConvArgs> causal_conv;
 extern const Implementation<SelectiveScanDesc, SelectiveScanArgs> selective_scan;
 extern const Implementation<SsdScanDesc, SsdScanArgs> ssd_scan;
 }  // namespace simd
+namespace cuda {
+extern const Implementation<CausalConvDesc, CausalConvArgs> causal_conv;
+extern const Implementation<SelectiveScanDesc, SelectiveScanArgs> selective_scan;
+extern const Implementation<SsdScanDesc, SsdScanArgs> ssd_scan;
+}  // namespace cuda
 
 namespace {
 
@@ -55,21 +60,22 @@ std::string SsdScanDesc::describe() const {
 }
 
 const CausalConvOp& causal_conv_op() {
-  static constexpr const Implementation<CausalConvDesc, CausalConvArgs>* table[] = {&ref::causal_conv,
-                                                                                    &simd::causal_conv};
+  static constexpr const Implementation<CausalConvDesc, CausalConvArgs>* table[] = {
+      &ref::causal_conv, &simd::causal_conv, &cuda::causal_conv};
   static const CausalConvOp op{"causal_conv1d", check_conv, table};
   return op;
 }
 
 const SelectiveScanOp& selective_scan_op() {
-  static constexpr const Implementation<SelectiveScanDesc, SelectiveScanArgs>* table[] = {&ref::selective_scan,
-                                                                                          &simd::selective_scan};
+  static constexpr const Implementation<SelectiveScanDesc, SelectiveScanArgs>* table[] = {
+      &ref::selective_scan, &simd::selective_scan, &cuda::selective_scan};
   static const SelectiveScanOp op{"selective_scan", check_selective, table};
   return op;
 }
 
 const SsdScanOp& ssd_scan_op() {
-  static constexpr const Implementation<SsdScanDesc, SsdScanArgs>* table[] = {&ref::ssd_scan, &simd::ssd_scan};
+  static constexpr const Implementation<SsdScanDesc, SsdScanArgs>* table[] = {&ref::ssd_scan, &simd::ssd_scan,
+                                                                              &cuda::ssd_scan};
   static const SsdScanOp op{"ssd_scan", check_ssd, table};
   return op;
 }

@@ -1,0 +1,229 @@
+// Attention and the paged cache on the device against the plain CPU kernels: the cache holds NaN wherever no token was
+// written, and every row of a batch must have the bits it has alone.
+#include "kernels/attention.h"
+
+#include "kernels/cuda/cuda_test.h"
+
+namespace medley::test {
+namespace {
+
+// Rows with their own contexts over shuffled pages; rows of the cache that no token owns are NaN.
+struct Paged {
+  TensorView row_offsets, computed, block_table, slot_mapping, cache;
+  RaggedRows rows;
+  PagedCache view;
+};
+
+class CudaAttentionTest : public CudaTest {
+ protected:
+  Paged pages(const std::vector<std::pair<int, int>>& lengths, int page, int64_t dim, DType dtype) {
+    std::vector<int32_t> offsets{0}, computed;
+    int64_t longest = 0, most_new = 0, blocks = 0;
+    for (const auto& [before, fresh] : lengths) {
+      offsets.push_back(offsets.back() + fresh);
+      computed.push_back(before);
+      longest = std::max<int64_t>(longest, before + fresh);
+      most_new = std::max<int64_t>(most_new, fresh);
+      blocks += (before + fresh + page - 1) / page;
+    }
+    std::vector<int32_t> free(size_t(blocks) + 3);
+    for (size_t i = 0; i < free.size(); ++i) free[i] = int32_t(i);
+    std::shuffle(free.begin(), free.end(), engine_);
+
+    Paged p;
+    const int64_t count = int64_t(lengths.size()), width = (longest + page - 1) / page + 1;
+    p.row_offsets = ints(offsets), p.computed = ints(computed);
+    p.block_table = make(DType::i32, {count, width});
+    p.slot_mapping = make(DType::i64, {offsets.back()});
+    p.cache = poisoned(dtype, {int64_t(free.size()) * page, dim});
+    std::fill_n(p.block_table.as<int32_t>(), count * width, -1);
+    std::normal_distribution<float> normal;
+    for (int64_t r = 0; r < count; ++r) {
+      const auto [before, fresh] = lengths[size_t(r)];
+      for (int t = 0; t < before + fresh; ++t) {
+        int32_t& block = p.block_table.row<int32_t>(r)[t / page];
+        if (block < 0) block = free.back() * page, free.pop_back();
+        const int64_t slot = block + t % page;
+        for (int64_t i = 0; i < dim; ++i) put(p.cache, slot * dim + i, normal(engine_));
+        if (t >= before) p.slot_mapping.as<int64_t>()[offsets[size_t(r)] + t - before] = slot;
+      }
+    }
+    p.rows = {p.row_offsets, p.computed, count, offsets.back(), most_new, longest};
+    p.view = {static_cast<std::byte*>(p.cache.data),
+              dtype,
+              dim * int64_t(size_of(dtype)),
+              page,
+              p.block_table,
+              p.slot_mapping};
+    return p;
+  }
+  PagedAttentionArgs up_args(const PagedAttentionArgs& a, const Paged& p) {
+    PagedAttentionArgs d = a;
+    d.q = up(a.q), d.y = up(a.y);
+    d.cache.base = static_cast<std::byte*>(up(p.cache).data);
+    d.cache.block_table = up(p.block_table), d.cache.slot_mapping = up(p.slot_mapping);
+    d.rows.row_offsets = up(p.row_offsets), d.rows.computed = up(p.computed);
+    return d;
+  }
+  // Row r of `d` as a step of its own.
+  PagedAttentionArgs only(const PagedAttentionArgs& d, const Paged& p, int64_t r) {
+    PagedAttentionArgs one = d;
+    const int32_t first = p.row_offsets.as<int32_t>()[r], fresh = p.row_offsets.as<int32_t>()[r + 1] - first;
+    const int32_t before = p.computed.as<int32_t>()[r];
+    one.q = d.q.slice(0, first, fresh);
+    one.y = up(poisoned(d.y.dtype, {fresh, d.y.size(1), d.y.size(2)}));
+    one.cache.block_table = d.cache.block_table.slice(0, r, 1);
+    one.rows = {up(ints({0, fresh})), d.rows.computed.slice(0, r, 1), 1, fresh, fresh, before + fresh};
+    return one;
+  }
+  void check(const PagedAttentionDesc& desc, const PagedAttentionArgs& a, const Paged& p, Level level,
+             std::string_view kernel, double bound) {
+    const PagedAttentionArgs d = up_args(a, p);
+    run_host(paged_attention_op(), desc, a);
+    EXPECT_EQ(run_device(paged_attention_op(), desc, d, level), kernel);
+    const TensorView y = down(d.y);
+    EXPECT_LT(error(y, a.y), bound) << desc.describe();
+    for (int64_t r = 0; r < a.rows.num_rows; ++r) {
+      const PagedAttentionArgs one = only(d, p, r);
+      if (one.rows.num_tokens == 0) continue;
+      run_device(paged_attention_op(), desc, one, level);
+      const int32_t first = p.row_offsets.as<int32_t>()[r];
+      EXPECT_TRUE(same_bits(down(one.y), y.slice(0, first, one.rows.num_tokens))) << desc.describe() << ", row " << r;
+      EXPECT_LT(error(y.slice(0, first, one.rows.num_tokens), a.y.slice(0, first, one.rows.num_tokens)), bound)
+          << desc.describe() << ", row " << r;
+    }
+  }
+};
+
+TEST_F(CudaAttentionTest, CacheWriteAndGather) {
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    const Paged p = pages({{5, 3}, {0, 20}, {17, 1}}, 16, 40, dtype);
+    p.slot_mapping.as<int64_t>()[4] = -1;
+    CacheWriteArgs a{.a = random(DType::f32, {24, 30}), .b = random(DType::f32, {24, 10}), .cache = p.view};
+    CacheWriteArgs d = a;
+    d.a = up(a.a), d.b = up(a.b);
+    const TensorView cache = up(p.cache);
+    d.cache.base = static_cast<std::byte*>(cache.data), d.cache.slot_mapping = up(p.slot_mapping);
+    d.cache.block_table = up(p.block_table);
+    run_host(cache_write_op(), {30, 10, dtype}, a);
+    run_device(cache_write_op(), {30, 10, dtype}, d);
+    EXPECT_TRUE(same_bits(down(cache), p.cache));
+
+    CacheGatherArgs g{.cache = p.view, .row = 1, .first = 3, .y = poisoned(dtype, {11, 36})};
+    CacheGatherArgs gd = g;
+    gd.cache = d.cache, gd.y = up(g.y);
+    run_host(cache_gather_op(), {36, dtype}, g);
+    run_device(cache_gather_op(), {36, dtype}, gd);
+    EXPECT_TRUE(same_bits(down(gd.y), g.y));
+  }
+}
+
+TEST_F(CudaAttentionTest, PagedAttention) {
+  struct Case {
+    int64_t heads, kv_heads, k_dim, v_dim;
+    DType cache, y;
+    int window;
+    bool sinks, softcap, mla;
+  };
+  const Case cases[] = {{8, 2, 64, 64, DType::f32, DType::f32, 0, false, false, false},
+                        {4, 4, 128, 128, DType::bf16, DType::bf16, 0, false, false, false},
+                        {6, 2, 16, 24, DType::bf16, DType::f32, 9, true, true, false},
+                        {20, 1, 40, 32, DType::f32, DType::f32, 0, false, false, true},
+                        {16, 1, 576, 512, DType::bf16, DType::f32, 0, false, false, true}};
+  for (const Case& c : cases) {
+    const int64_t dim = c.mla ? c.k_dim : c.kv_heads * (c.k_dim + c.v_dim);
+    const Paged p = pages({{0, 1}, {40, 1}, {0, 37}, {63, 5}, {0, 0}, {31, 1}}, 16, dim, c.cache);
+    const TensorView sinks = random(DType::f32, {c.heads});
+    const PagedAttentionArgs a{.q = random(DType::f32, {p.rows.num_tokens, c.heads, c.k_dim}),
+                               .cache = p.view,
+                               .rows = p.rows,
+                               .kv_heads = c.kv_heads,
+                               .v_dim = c.v_dim,
+                               .v_offset = c.mla ? 0 : c.kv_heads * c.k_dim,
+                               .scale = 1.0f / std::sqrt(float(c.k_dim)),
+                               .window = c.window,
+                               .softcap = c.softcap ? 5.0f : 0.0f,
+                               .sinks = c.sinks ? sinks.as<float>() : nullptr,
+                               .y = poisoned(c.y, {p.rows.num_tokens, c.heads, c.v_dim})};
+    const PagedAttentionDesc desc{c.heads, c.kv_heads, c.k_dim,      c.v_dim, 0,        a.v_offset,
+                                  c.cache, c.y,        c.window > 0, c.sinks, c.softcap};
+    if (!c.sinks) {
+      check(desc, a, p, Level::cuda, "cuda.paged_attention", c.y == DType::f32 ? f32_error : bf16_output_error);
+    } else {
+      PagedAttentionArgs d = up_args(a, p);
+      d.sinks = up(sinks, a.sinks);
+      run_host(paged_attention_op(), desc, a);
+      run_device(paged_attention_op(), desc, d);
+      EXPECT_LT(error(down(d.y), a.y), f32_error);
+    }
+  }
+}
+
+TEST_F(CudaAttentionTest, MlaDecodeOnTensorCores) {
+  struct Case {
+    int64_t heads;
+    int page;
+    DType y;
+    std::vector<std::pair<int, int>> lengths;
+  };
+  // Lengths around the block (64), the pair (128) and the piece (512 or 2048); several new tokens; a short prefill.
+  const Case cases[] = {
+      {16, 64, DType::f32, {{0, 1}, {63, 1}, {64, 1}, {126, 1}, {127, 1}, {128, 1}, {511, 1}, {512, 1}, {1500, 1}}},
+      {16, 16, DType::bf16, {{1000, 1}, {5, 1}, {700, 1}}},
+      {16, 48, DType::f32, {{1000, 3}, {509, 6}, {0, 0}, {77, 1}, {0, 21}}},
+      {24, 32, DType::f32, {{130, 2}, {640, 9}}},
+      {128, 64, DType::f32, {{2046, 1}, {2047, 1}, {2048, 2}, {3000, 1}, {0, 5}}},
+      {64, 16, DType::bf16, {{2500, 1}, {17, 1}}},
+      // As many as make a block take all pieces of its queries, and add them itself.
+      {16, 16, DType::f32, std::vector<std::pair<int, int>>(150, {611, 1})},
+      {16, 16, DType::f32, std::vector<std::pair<int, int>>(140, {511, 2})},
+      {128, 64, DType::f32, std::vector<std::pair<int, int>>(70, {2060, 1})}};
+  for (const Case& c : cases) {
+    const Paged p = pages(c.lengths, c.page, 576, DType::bf16);
+    PagedAttentionArgs a{.q = random(DType::f32, {p.rows.num_tokens, c.heads, 576}),
+                         .cache = p.view,
+                         .rows = p.rows,
+                         .kv_heads = 1,
+                         .v_dim = 512,
+                         .scale = 0.1147f,
+                         .y = poisoned(c.y, {p.rows.num_tokens, c.heads, 512})};
+    for (int64_t i = 0; i < a.q.elements(); ++i) put(a.q, i, float(bf16(at(a.q, i))));  // so that only weights round
+    const PagedAttentionDesc desc{.heads = c.heads, .kv_heads = 1, .k_dim = 576, .v_dim = 512, .y = c.y};
+    check(desc, a, p, Level::sm90, "sm90.mla_decode", bf16_operands_error);
+  }
+}
+
+TEST_F(CudaTest, PieceAttention) {
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    constexpr int64_t queries = 21, heads = 3, nope = 48, rope = 16, v_dim = 40, keys = 70;
+    const TensorView kv = random(dtype, {keys, heads, nope + v_dim}), k_rope = random(dtype, {keys, rope});
+    TensorView k_nope = kv, v = kv;
+    k_nope.shape[2] = nope;
+    v.shape[2] = v_dim, v.data = static_cast<std::byte*>(kv.data) + nope * int64_t(size_of(dtype));
+    PieceAttentionArgs a{.q = random(DType::f32, {queries, heads, nope + rope}),
+                         .q_position = 40,
+                         .scale = 0.125f,
+                         .y = poisoned(DType::f32, {queries, heads, v_dim}),
+                         .lse = poisoned(DType::f32, {queries, heads})};
+    PieceAttentionArgs d = a;
+    d.q = up(a.q), d.y = up(a.y), d.lse = up(a.lse);
+    const TensorView kv_d = up(kv), rope_d = up(k_rope);
+    for (const auto& [first, count] : std::vector<std::pair<int64_t, int64_t>>{{0, 33}, {33, 20}, {53, 17}}) {
+      a.first = d.first = first == 0;
+      a.k_position = d.k_position = first;
+      a.k_nope = k_nope.slice(0, first, count), a.v = v.slice(0, first, count),
+      a.k_rope = k_rope.slice(0, first, count);
+      d.k_nope = a.k_nope, d.v = a.v, d.k_rope = rope_d.slice(0, first, count);
+      d.k_nope.data = kv_d.slice(0, first, count).data;
+      d.v.data = static_cast<std::byte*>(d.k_nope.data) + nope * int64_t(size_of(dtype));
+      d.k_nope.device = d.v.device = Device::cuda;
+      run_host(piece_attention_op(), {heads, nope, rope, v_dim, dtype}, a);
+      run_device(piece_attention_op(), {heads, nope, rope, v_dim, dtype}, d);
+      EXPECT_LT(error(down(d.y), a.y), f32_error);
+      EXPECT_LT(error(down(d.lse), a.lse), f32_error);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace medley::test

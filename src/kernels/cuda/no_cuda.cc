@@ -1,0 +1,60 @@
+// A build without CUDA: the tables name the CUDA kernels and give this as the reason why none is taken.
+#include "kernels/attention.h"
+#include "kernels/linear.h"
+#include "kernels/moe.h"
+#include "kernels/norm.h"
+#include "kernels/pointwise.h"
+#include "kernels/rope.h"
+#include "kernels/state_space.h"
+
+namespace medley {
+namespace {
+
+template <class Desc>
+std::string not_built(const Desc&) {
+  return "this build of medley has no CUDA kernels (configure it with -DMEDLEY_CUDA=ON)";
+}
+
+}  // namespace
+
+namespace cuda {
+extern const Implementation<LinearDesc, LinearArgs> linear{"cuda.linear", Level::cuda, not_built, nullptr};
+extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear{"cuda.headwise_linear", Level::cuda,
+                                                                                    not_built, nullptr};
+extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear{"cuda.grouped_linear", Level::cuda,
+                                                                                 not_built, nullptr};
+extern const Implementation<RmsNormDesc, RmsNormArgs> rms_norm{"cuda.rms_norm", Level::cuda, not_built, nullptr};
+extern const Implementation<EmbeddingDesc, EmbeddingArgs> embedding{"cuda.embedding", Level::cuda, not_built, nullptr};
+extern const Implementation<GatedActivationDesc, GatedActivationArgs> gated_activation{"cuda.gated_activation",
+                                                                                       Level::cuda, not_built, nullptr};
+extern const Implementation<ConvertRowsDesc, ConvertRowsArgs> convert_rows{"cuda.convert_rows", Level::cuda, not_built,
+                                                                           nullptr};
+extern const Implementation<AddDesc, AddArgs> add{"cuda.add", Level::cuda, not_built, nullptr};
+extern const Implementation<RopeAnglesDesc, RopeAnglesArgs> rope_angles{"cuda.rope_angles", Level::cuda, not_built,
+                                                                        nullptr};
+extern const Implementation<RopeDesc, RopeArgs> rope{"cuda.rope", Level::cuda, not_built, nullptr};
+extern const Implementation<CacheWriteDesc, CacheWriteArgs> cache_write{"cuda.cache_write", Level::cuda, not_built,
+                                                                        nullptr};
+extern const Implementation<CacheGatherDesc, CacheGatherArgs> cache_gather{"cuda.cache_gather", Level::cuda, not_built,
+                                                                           nullptr};
+extern const Implementation<PagedAttentionDesc, PagedAttentionArgs> paged_attention{"cuda.paged_attention", Level::cuda,
+                                                                                    not_built, nullptr};
+extern const Implementation<PieceAttentionDesc, PieceAttentionArgs> piece_attention{"cuda.piece_attention", Level::cuda,
+                                                                                    not_built, nullptr};
+extern const Implementation<RouteDesc, RouteArgs> route{"cuda.route", Level::cuda, not_built, nullptr};
+extern const Implementation<AlignDesc, AlignArgs> align{"cuda.align", Level::cuda, not_built, nullptr};
+extern const Implementation<WeightedSumDesc, WeightedSumArgs> weighted_sum{"cuda.weighted_sum", Level::cuda, not_built,
+                                                                           nullptr};
+extern const Implementation<CausalConvDesc, CausalConvArgs> causal_conv{"cuda.causal_conv", Level::cuda, not_built,
+                                                                        nullptr};
+extern const Implementation<SelectiveScanDesc, SelectiveScanArgs> selective_scan{"cuda.selective_scan", Level::cuda,
+                                                                                 not_built, nullptr};
+extern const Implementation<SsdScanDesc, SsdScanArgs> ssd_scan{"cuda.ssd_scan", Level::cuda, not_built, nullptr};
+}  // namespace cuda
+
+namespace sm90 {
+extern const Implementation<PagedAttentionDesc, PagedAttentionArgs> mla_decode{"sm90.mla_decode", Level::sm90,
+                                                                               not_built, nullptr};
+}  // namespace sm90
+
+}  // namespace medley

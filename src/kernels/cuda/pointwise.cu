@@ -1,0 +1,119 @@
+// The small ops between matrix products: one thread an element, consecutive threads consecutive elements.
+#include "kernels/pointwise.h"
+
+#include "kernels/cuda/common.h"
+
+namespace medley::cuda {
+namespace {
+
+constexpr int threads = 256;
+
+// Elements are numbered over [rows, width]; a grid of rows keeps the division out of the kernels.
+dim3 grid_of(int64_t rows, int64_t width) {
+  return dim3(unsigned(rows), blocks_for(width, threads));
+}
+
+template <class W>
+__global__ void embed(const int32_t* ids, const W* table, int64_t first_id, int64_t table_rows, int64_t dim,
+                      float scale, float* y, int64_t y_stride) {
+  const int64_t t = blockIdx.x, i = int64_t(blockIdx.y) * threads + threadIdx.x;
+  if (i >= dim) return;
+  const int64_t row = ids[t] - first_id;
+  y[t * y_stride + i] = row >= 0 && row < table_rows ? to_float(table[row * dim + i]) * scale : 0.0f;
+}
+
+void run_embedding(const EmbeddingArgs& a, ExecContext& context) {
+  const int64_t dim = a.table.k;
+  if (a.y.elements() == 0) return;
+  with_weight_type(a.table.dtype, [&](auto* type) {
+    using W = std::remove_pointer_t<decltype(type)>;
+    embed<W><<<grid_of(a.y.size(0), dim), threads, 0, stream_of(context)>>>(
+        data_of<int32_t>(a.ids), reinterpret_cast<const W*>(a.table.data), a.first_id, a.table.n, dim, a.scale,
+        data_of<float>(a.y), a.y.strides[0]);
+  });
+  check_launch("embedding");
+}
+
+template <Activation activation>
+__device__ float activate(float x) {
+  if constexpr (activation == Activation::silu) return silu(x);
+  if constexpr (activation == Activation::gelu_tanh)
+    return 0.5f * x * (1.0f + tanhf(0.7978845608028654f * (x + 0.044715f * x * x * x)));  // sqrt(2 / pi)
+  if constexpr (activation == Activation::gelu) return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
+  if constexpr (activation == Activation::relu) return fmaxf(x, 0.0f);
+  return fmaxf(x, 0.0f) * fmaxf(x, 0.0f);  // relu2
+}
+
+template <Activation activation, class Y>
+__global__ void gate(const float* x, int64_t x_stride, bool gated, int64_t width, Y* y, int64_t y_stride) {
+  const int64_t t = blockIdx.x, i = int64_t(blockIdx.y) * threads + threadIdx.x;
+  if (i >= width) return;
+  x += t * x_stride;
+  store(y + t * y_stride + i, activate<activation>(x[i]) * (gated ? x[width + i] : 1.0f));
+}
+
+template <Activation activation>
+void launch_gate(const GatedActivationArgs& a, ExecContext& context) {
+  with_float_type(a.y.dtype, [&](auto* type) {
+    using Y = std::remove_pointer_t<decltype(type)>;
+    gate<activation, Y><<<grid_of(a.y.size(0), a.y.size(1)), threads, 0, stream_of(context)>>>(
+        data_of<float>(a.x), a.x.strides[0], a.gated, a.y.size(1), data_of<Y>(a.y), a.y.strides[0]);
+  });
+}
+
+void run_activation(const GatedActivationArgs& a, ExecContext& context) {
+  if (a.y.elements() == 0) return;
+  switch (a.activation) {
+    case Activation::silu: launch_gate<Activation::silu>(a, context); break;
+    case Activation::gelu_tanh: launch_gate<Activation::gelu_tanh>(a, context); break;
+    case Activation::gelu: launch_gate<Activation::gelu>(a, context); break;
+    case Activation::relu: launch_gate<Activation::relu>(a, context); break;
+    case Activation::relu2: launch_gate<Activation::relu2>(a, context); break;
+  }
+  check_launch("gated_activation");
+}
+
+template <class X, class Y>
+__global__ void convert(const X* x, int64_t x_stride, const int32_t* rows, int64_t dim, Y* y, int64_t y_stride) {
+  const int64_t t = blockIdx.x, i = int64_t(blockIdx.y) * threads + threadIdx.x;
+  if (i >= dim) return;
+  const int64_t from = rows != nullptr ? rows[t] : t;
+  store(y + t * y_stride + i, to_float(x[from * x_stride + i]));
+}
+
+void run_convert(const ConvertRowsArgs& a, ExecContext& context) {
+  if (a.y.elements() == 0) return;
+  with_float_type(a.x.dtype, [&](auto* x_type) {
+    with_float_type(a.y.dtype, [&](auto* y_type) {
+      using X = std::remove_pointer_t<decltype(x_type)>;
+      using Y = std::remove_pointer_t<decltype(y_type)>;
+      convert<X, Y><<<grid_of(a.y.size(0), a.y.size(1)), threads, 0, stream_of(context)>>>(
+          data_of<X>(a.x), a.x.strides[0], a.rows ? data_of<int32_t>(a.rows) : nullptr, a.y.size(1), data_of<Y>(a.y),
+          a.y.strides[0]);
+    });
+  });
+  check_launch("convert_rows");
+}
+
+__global__ void add_scaled(const float* x, int64_t x_stride, float scale, int64_t dim, float* y, int64_t y_stride) {
+  const int64_t t = blockIdx.x, i = int64_t(blockIdx.y) * threads + threadIdx.x;
+  if (i < dim) y[t * y_stride + i] += scale * x[t * x_stride + i];
+}
+
+void run_add(const AddArgs& a, ExecContext& context) {
+  if (a.y.elements() == 0) return;
+  add_scaled<<<grid_of(a.y.size(0), a.y.size(1)), threads, 0, stream_of(context)>>>(
+      data_of<float>(a.x), a.x.strides[0], a.scale, a.y.size(1), data_of<float>(a.y), a.y.strides[0]);
+  check_launch("add");
+}
+
+}  // namespace
+
+extern const Implementation<EmbeddingDesc, EmbeddingArgs> embedding{"cuda.embedding", Level::cuda, any, run_embedding};
+extern const Implementation<GatedActivationDesc, GatedActivationArgs> gated_activation{
+    "cuda.gated_activation", Level::cuda, any, run_activation};
+extern const Implementation<ConvertRowsDesc, ConvertRowsArgs> convert_rows{"cuda.convert_rows", Level::cuda, any,
+                                                                           run_convert};
+extern const Implementation<AddDesc, AddArgs> add{"cuda.add", Level::cuda, any, run_add};
+
+}  // namespace medley::cuda

@@ -1,0 +1,15 @@
+// Descriptions of tensors for the bulk copy engine.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace medley::sm90 {
+
+// Rows of bf16 that start `row_bytes` apart from `base`; a copy takes `box_columns` x `box_rows`, 128-byte swizzle.
+// There are as many rows as a coordinate can name; negative rows read as zeros. Throws when base or row_bytes is not a
+// multiple of 16.
+CUtensorMap rows_map(const void* base, int64_t columns, int64_t row_bytes, int box_columns, int box_rows);
+
+}  // namespace medley::sm90
