@@ -225,6 +225,42 @@ std::vector<Candidate<Desc, Args>> runnable(const Op<Desc, Args>& op, const Desc
   return found;
 }
 
+// What a test wants of one element.
+struct Expected {
+  double value, allowed;
+};
+
+// Compares y, of rank 2 or 3, with `expected`, element after element; and that all of it, and no more, was written.
+inline ::testing::AssertionResult matches(const Tensor& tensor, const std::vector<Expected>& expected) {
+  const TensorView& y = tensor.view();
+  if (const auto complete = tensor.complete(); !complete) return complete;
+  if (size_t(y.elements()) != expected.size()) return ::testing::AssertionFailure() << "wrong number of elements";
+  const int64_t inner = y.rank == 3 ? y.size(2) : 1;
+  auto next = expected.begin();
+  for (int64_t i = 0; i < y.size(0); ++i)
+    for (int64_t j = 0; j < y.size(1); ++j)
+      for (int64_t k = 0; k < inner; ++k, ++next) {
+        const double got = y.rank == 3 ? get(y, {i, j, k}) : get(y, {i, j});
+        if (!(std::abs(got - next->value) <= next->allowed))
+          return ::testing::AssertionFailure()
+                 << "element " << i << ", " << j << ", " << k << " is " << got << ", want " << next->value << " within "
+                 << next->allowed << " (off by " << std::abs(got - next->value) << ")";
+      }
+  return ::testing::AssertionSuccess();
+}
+
+// Every element as double, row after row.
+inline std::vector<double> doubles(const TensorView& view) {
+  std::vector<double> values;
+  values.reserve(size_t(view.elements()));
+  for (int64_t i = 0; i < view.size(0); ++i)
+    for (int64_t j = 0; j < view.size(1); ++j) {
+      if (view.rank == 2) values.push_back(get(view, {i, j}));
+      for (int64_t k = 0; view.rank == 3 && k < view.size(2); ++k) values.push_back(get(view, {i, j, k}));
+    }
+  return values;
+}
+
 // Runs it as a layer would: the boundary's check, then the kernel.
 template <class Desc, class Args>
 void launch(const Op<Desc, Args>& op, const Implementation<Desc, Args>& implementation, const Args& args,
