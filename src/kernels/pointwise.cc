@@ -8,6 +8,7 @@ extern const Implementation<EmbeddingDesc, EmbeddingArgs> embedding;
 extern const Implementation<GatedActivationDesc, GatedActivationArgs> gated_activation;
 extern const Implementation<ConvertRowsDesc, ConvertRowsArgs> convert_rows;
 extern const Implementation<AddDesc, AddArgs> add;
+extern const Implementation<ScaleDesc, ScaleArgs> scale;
 }  // namespace ref
 namespace simd {
 extern const Implementation<EmbeddingDesc, EmbeddingArgs> embedding;
@@ -46,6 +47,10 @@ void check_add(const AddArgs& a) {
   check_tensor("add", "y", a.y, {a.x.size(0), a.x.size(1)}, {DType::f32});
 }
 
+void check_scale(const ScaleArgs& a) {
+  check_tensor("scale", "x", a.x, {-1, -1}, {DType::f32});
+}
+
 }  // namespace
 
 std::string_view name_of(Activation activation) {
@@ -76,6 +81,10 @@ std::string AddDesc::describe() const {
   return "f32";
 }
 
+std::string ScaleDesc::describe() const {
+  return softcap ? "f32, softcap" : "f32";
+}
+
 const EmbeddingOp& embedding_op() {
   static constexpr const Implementation<EmbeddingDesc, EmbeddingArgs>* table[] = {&ref::embedding, &simd::embedding,
                                                                                   &cuda::embedding};
@@ -100,6 +109,12 @@ const ConvertRowsOp& convert_rows_op() {
 const AddOp& add_op() {
   static constexpr const Implementation<AddDesc, AddArgs>* table[] = {&ref::add, &simd::add, &cuda::add};
   static const AddOp op{"add", check_add, table};
+  return op;
+}
+
+const ScaleOp& scale_op() {
+  static constexpr const Implementation<ScaleDesc, ScaleArgs>* table[] = {&ref::scale};
+  static const ScaleOp op{"scale", check_scale, table};
   return op;
 }
 

@@ -1,4 +1,4 @@
-// The small ops between matrix products: embedding, gated activation, row gathering, addition.
+// The small ops between matrix products: embedding, gated activation, row gathering, addition, scaling.
 #pragma once
 
 #include "kernels/op.h"
@@ -67,5 +67,18 @@ struct AddArgs {
 };
 using AddOp = Op<AddDesc, AddArgs>;
 const AddOp& add_op();
+
+// scale: x = scale * x, and then softcap * tanh(x / softcap) when there is a cap; f32, in place (logits, multipliers).
+struct ScaleDesc {
+  bool softcap = false;
+  std::string describe() const;
+};
+struct ScaleArgs {
+  TensorView x;  // f32 [tokens, dim], rows may be strided
+  float scale = 1;
+  float softcap = 0;  // 0: none
+};
+using ScaleOp = Op<ScaleDesc, ScaleArgs>;
+const ScaleOp& scale_op();
 
 }  // namespace medley

@@ -128,5 +128,29 @@ TEST(Add, AddsScaled) {
     }
 }
 
+TEST(Scale, ScalesAndCaps) {
+  Rng rng(5);
+  Machine machine(2);
+  for (const float softcap : {0.0f, 2.5f})
+    for (const auto& kernel : runnable(scale_op(), {softcap != 0}))
+      for (int64_t tokens : {0, 1, 3})
+        for (int64_t dim : {1, 19, 64}) {
+          SCOPED_TRACE(fmt::format("{} softcap {} dim {}", kernel.name(), softcap, dim));
+          Tensor x(DType::f32, {tokens, dim}, 2), before(DType::f32, {tokens, dim});
+          Rng copy = rng;
+          x.fill(rng, 4);
+          before.fill(copy, 4);
+          launch(scale_op(), *kernel, {x, 0.7f, softcap}, machine.context);
+          ASSERT_TRUE(x.complete());
+          for (int64_t t = 0; t < tokens; ++t)
+            for (int64_t i = 0; i < dim; ++i) {
+              const double scaled = double(0.7f) * get(before, {t, i});
+              const double want = softcap == 0 ? scaled : softcap * std::tanh(scaled / softcap);
+              // tanh is flat: an error of its argument does not grow. A few roundings, one of them tanh's own.
+              EXPECT_NEAR(get(x, {t, i}), want, 4 * f32_unit * std::abs(scaled));
+            }
+        }
+}
+
 }  // namespace
 }  // namespace medley

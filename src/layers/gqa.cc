@@ -44,8 +44,8 @@ Gqa::Gqa(LoadContext& context, const GqaSpec& spec, CacheLayout& cache) : spec_(
                                                               .window = spec.window > 0});
 }
 
-void Gqa::forward(const Step& step, const TensorView& x, const Rope& rope, const TensorView& rope_table,
-                  const TensorView& y, ExecContext& exec) const {
+void Gqa::forward(const Step& step, const TensorView& x, std::span<const StepRope> ropes, const TensorView& y,
+                  ExecContext& exec) const {
   const Workspace::Scope scope(exec.workspace);
   const int64_t tokens = step.num_tokens, dim = spec_.head_dim;
   const TensorView qkv = exec.workspace.alloc(DType::f32, {tokens, (heads_ + 2 * kv_heads_) * dim});
@@ -58,9 +58,10 @@ void Gqa::forward(const Step& step, const TensorView& x, const Rope& rope, const
     k_norm_->heads(k, exec);
   }
   const TensorView q_heads = q.split_last(heads_, dim);
-  if (spec_.rope) {
-    rope(q_heads, rope_table, exec);
-    rope(k.split_last(kv_heads_, dim), rope_table, exec);
+  if (spec_.rope >= 0) {
+    const StepRope& rope = ropes[size_t(spec_.rope)];
+    rope(q_heads, exec);
+    rope(k.split_last(kv_heads_, dim), exec);
   }
   const PagedCache cache = paged_cache(step, place_, dtype_);
   write_({.a = k, .b = v, .cache = cache}, exec);

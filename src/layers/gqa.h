@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 
 #include "kernels/attention.h"
@@ -17,10 +18,10 @@ struct GqaSpec {
   std::string prefix;  // "model.layers.0.self_attn."
   int64_t hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
   bool qkv_bias = false, o_bias = false;
-  bool rope = true;              // Jamba's attention has none
-  std::optional<float> qk_norm;  // eps of q_norm and k_norm over head_dim
-  int32_t window = 0;            // tokens a query sees; 0: all
-  float scale = 0;               // of the scores; 0: head_dim^-1/2
+  int rope = 0;                     // which of the model's ropes; -1: none
+  std::optional<NormRule> qk_norm;  // of q_norm and k_norm over head_dim
+  int32_t window = 0;               // tokens a query sees; 0: all
+  float scale = 0;                  // of the scores; 0: head_dim^-1/2
 };
 
 class Gqa {
@@ -28,8 +29,8 @@ class Gqa {
   Gqa(LoadContext& context, const GqaSpec& spec, CacheLayout& cache);
 
   // x [tokens, hidden] of the model's dtype; y f32 [tokens, hidden]. `rope_table` as Rope::table gave it.
-  void forward(const Step& step, const TensorView& x, const Rope& rope, const TensorView& rope_table,
-               const TensorView& y, ExecContext& exec) const;
+  void forward(const Step& step, const TensorView& x, std::span<const StepRope> ropes, const TensorView& y,
+               ExecContext& exec) const;
 
  private:
   GqaSpec spec_;

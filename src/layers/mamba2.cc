@@ -35,7 +35,7 @@ Mamba2::Mamba2(LoadContext& context, const Mamba2Spec& spec, CacheLayout& cache)
   dt_bias_ = context.weights.take_floats(at + "dt_bias", {spec.heads}, by_head);
   a_ = negative_exponential(context.weights.take_floats(at + "A_log", {spec.heads}, by_head));
   d_ = context.weights.take_floats(at + "D", {spec.heads}, by_head);
-  norm_ = RmsNorm(context, at + "norm.weight", inner, spec.norm_eps, channels_by_head);
+  norm_ = RmsNorm(context, at + "norm.weight", inner, NormRule{spec.norm_eps}, channels_by_head);
   out_ = RowParallelLinear(context, {.weight = at + "out_proj.weight",
                                      .bias = spec.proj_bias ? at + "out_proj.bias" : "",
                                      .out = spec.hidden,

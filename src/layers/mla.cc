@@ -29,14 +29,14 @@ Mla::Mla(LoadContext& context, const MlaSpec& spec, CacheLayout& cache, MlaPath 
   if (spec.q_lora_rank) {
     q_a_.emplace(context, std::vector<LinearPart>{
                               {at + "q_a_proj.weight", bias("q_a_proj"), *spec.q_lora_rank, spec.hidden, {}}});
-    q_a_norm_.emplace(context, at + "q_a_layernorm.weight", *spec.q_lora_rank, spec.norm_eps);
+    q_a_norm_.emplace(context, at + "q_a_layernorm.weight", *spec.q_lora_rank, NormRule{spec.norm_eps});
   }
   const std::string q_name = at + (spec.q_lora_rank ? "q_b_proj.weight" : "q_proj.weight");
   const int64_t q_in = spec.q_lora_rank.value_or(spec.hidden);
   q_ = ColumnParallelLinear(context, {{q_name, "", spec.heads * (nope + rope), q_in, by_head}});
   kv_a_ =
       Linear(context, {{at + "kv_a_proj_with_mqa.weight", bias("kv_a_proj_with_mqa"), rank + rope, spec.hidden, {}}});
-  kv_a_norm_ = RmsNorm(context, at + "kv_a_layernorm.weight", rank, spec.norm_eps);
+  kv_a_norm_ = RmsNorm(context, at + "kv_a_layernorm.weight", rank, NormRule{spec.norm_eps});
 
   // Multiplications per key, head and query: absorbed 2 rank + rope, piecewise nope + rope + v_dim and the
   // up-projection's rank * (nope + v_dim) shared by the row's queries. Absorbed never loses when it is the cheaper.
@@ -112,8 +112,8 @@ TensorView Mla::queries(const TensorView& x, ExecContext& exec) const {
   return q.split_last(heads_, spec_.qk_nope_head_dim + spec_.qk_rope_head_dim);
 }
 
-void Mla::forward(const Step& step, const TensorView& x, const Rope& rope, const TensorView& rope_table,
-                  const TensorView& y, ExecContext& exec) const {
+void Mla::forward(const Step& step, const TensorView& x, std::span<const StepRope> ropes, const TensorView& y,
+                  ExecContext& exec) const {
   const Workspace::Scope scope(exec.workspace);
   const int64_t tokens = step.num_tokens, rank = spec_.kv_lora_rank, rope_dim = spec_.qk_rope_head_dim;
   const TensorView q = queries(x, exec);
@@ -121,8 +121,11 @@ void Mla::forward(const Step& step, const TensorView& x, const Rope& rope, const
   kv_a_(x, latent, exec);
   const TensorView c_kv = latent.slice(1, 0, rank), k_rope = latent.slice(1, rank, rope_dim);
   kv_a_norm_(c_kv, c_kv, exec);
-  rope(k_rope.split_last(1, rope_dim), rope_table, exec);
-  rope(q.slice(2, spec_.qk_nope_head_dim, rope_dim), rope_table, exec);
+  if (spec_.rope >= 0) {
+    const StepRope& rope = ropes[size_t(spec_.rope)];
+    rope(k_rope.split_last(1, rope_dim), exec);
+    rope(q.slice(2, spec_.qk_nope_head_dim, rope_dim), exec);
+  }
   write_({.a = c_kv, .b = k_rope, .cache = paged_cache(step, place_, dtype_)}, exec);
 
   const TensorView heads = exec.workspace.alloc(dtype_, {tokens, heads_, spec_.v_head_dim});

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 
 #include "kernels/attention.h"
@@ -29,6 +30,7 @@ struct MlaSpec {
   bool attention_bias = false;
   float norm_eps = 1e-6f;  // of the two latent norms
   float scale = 0;         // of the scores, YaRN's mscale included
+  int rope = 0;            // which of the model's ropes; -1: none
 };
 
 enum class MlaPath : uint8_t { by_shape, absorbed, piecewise };
@@ -38,8 +40,8 @@ class Mla {
   Mla(LoadContext& context, const MlaSpec& spec, CacheLayout& cache, MlaPath path = MlaPath::by_shape);
 
   // x [tokens, hidden] of the model's dtype; y f32 [tokens, hidden].
-  void forward(const Step& step, const TensorView& x, const Rope& rope, const TensorView& rope_table,
-               const TensorView& y, ExecContext& exec) const;
+  void forward(const Step& step, const TensorView& x, std::span<const StepRope> ropes, const TensorView& y,
+               ExecContext& exec) const;
 
   // From this many new tokens on, up-projecting the context costs less than absorbed attention over it.
   int64_t piecewise_from() const { return piecewise_from_; }

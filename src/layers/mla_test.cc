@@ -116,8 +116,9 @@ class MlaTest : public testing::TestWithParam<DType> {
         input.as<bf16>()[i] = bf16(value);
       }
     }
-    mla.forward(step, input, rope, rope.table(step, exec_),
-                TensorView(y.data() + computed * hidden, DType::f32, {chunk, hidden}), exec_);
+    const StepRope step_rope{&rope, rope.table(step, exec_)};
+    mla.forward(step, input, {&step_rope, 1}, TensorView(y.data() + computed * hidden, DType::f32, {chunk, hidden}),
+                exec_);
   }
 
   Checkpoint checkpoint_;

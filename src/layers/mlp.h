@@ -1,4 +1,4 @@
-// Gated feed-forward: down(act(gate x) * up x) (Shazeer 2020).
+// Feed-forward: down(act(gate x) * up x) (Shazeer 2020), or down(act(up x)) without a gate.
 #pragma once
 
 #include "kernels/pointwise.h"
@@ -11,7 +11,9 @@ struct MlpSpec {
   int64_t hidden = 0, intermediate = 0;
   Activation activation = Activation::silu;
   bool bias = false;
-  std::string gate = "gate_proj", up = "up_proj", down = "down_proj";  // tensor names
+  std::string gate = "gate_proj", up = "up_proj", down = "down_proj";  // tensor names; an empty gate: not gated
+
+  bool gated() const { return !gate.empty(); }
 
   MlpSpec at(const std::string& place) const {
     MlpSpec copy = *this;
@@ -28,8 +30,10 @@ class Mlp {
 
  private:
   Activation activation_;
+  bool gated_;
   DType dtype_;
-  ColumnParallelLinear gate_up_;
+  int64_t inner_ = 0;             // of this rank
+  ColumnParallelLinear gate_up_;  // gate over up, or up alone
   RowParallelLinear down_;
   Kernel<GatedActivationArgs> activate_;
 };

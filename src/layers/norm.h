@@ -7,10 +7,15 @@
 
 namespace medley {
 
+struct NormRule {
+  float eps = 1e-6f;
+  float weight_offset = 0;  // added to the stored weight: 1 where checkpoints hold it zero-centred
+};
+
 class RmsNorm {
  public:
   RmsNorm() = default;
-  RmsNorm(LoadContext& context, const std::string& name, int64_t dim, float eps, const Slice& slice = {});
+  RmsNorm(LoadContext& context, const std::string& name, int64_t dim, NormRule rule, const Slice& slice = {});
 
   // y = norm(x). x f32 [tokens, dim].
   void operator()(const TensorView& x, const TensorView& y, ExecContext& exec) const { run({.x = x, .y = y}, exec); }
@@ -33,7 +38,7 @@ class RmsNorm {
   Kernel<RmsNormArgs> f32_, act_;  // by the dtype of y
   std::vector<float> weight_;
   int64_t dim_ = 0;
-  float eps_ = 0;
+  NormRule rule_;
 };
 
 }  // namespace medley

@@ -46,4 +46,12 @@ class Rope {
   bool interleaved_ = false;
 };
 
+// A rope with its table of one step.
+struct StepRope {
+  const Rope* rope = nullptr;
+  TensorView table;
+
+  void operator()(const TensorView& x, ExecContext& exec) const { (*rope)(x, table, exec); }
+};
+
 }  // namespace medley

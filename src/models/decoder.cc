@@ -1,62 +1,9 @@
 #include "models/decoder.h"
 
-#include <map>
-
 #include "kernels/pointwise.h"
 
 namespace medley {
 namespace {
-
-using Mixer = std::variant<Gqa, Mla, Mamba, Mamba2>;
-using FeedForward = std::variant<std::monostate, Mlp, Moe>;
-
-struct Block {
-  RmsNorm mixer_norm;
-  Mixer mixer;
-  RmsNorm feed_forward_norm;
-  FeedForward feed_forward;
-};
-
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-
-Mixer load_mixer(LoadContext& context, const MixerSpec& spec, CacheLayout& cache) {
-  return std::visit(Overloaded{[&](const GqaSpec& s) -> Mixer { return Gqa(context, s, cache); },
-                               [&](const MlaSpec& s) -> Mixer { return Mla(context, s, cache); },
-                               [&](const MambaSpec& s) -> Mixer { return Mamba(context, s, cache); },
-                               [&](const Mamba2Spec& s) -> Mixer { return Mamba2(context, s, cache); }},
-                    spec);
-}
-
-FeedForward load_feed_forward(LoadContext& context, const FeedForwardSpec& spec) {
-  return std::visit(Overloaded{[&](std::monostate) -> FeedForward { return {}; },
-                               [&](const MlpSpec& s) -> FeedForward { return Mlp(context, s); },
-                               [&](const MoeSpec& s) -> FeedForward { return Moe(context, s); }},
-                    spec);
-}
-
-std::string kind_of(const MixerSpec& spec) {
-  return std::visit(Overloaded{[](const GqaSpec& s) -> std::string {
-                                 return s.window > 0 ? fmt::format("GQA attention, window {}", s.window)
-                                                     : "GQA attention";
-                               },
-                               [](const MlaSpec&) -> std::string { return "MLA attention"; },
-                               [](const MambaSpec&) -> std::string { return "Mamba"; },
-                               [](const Mamba2Spec&) -> std::string { return "Mamba2"; }},
-                    spec);
-}
-
-std::string kind_of(const FeedForwardSpec& spec) {
-  return std::visit(Overloaded{[](std::monostate) -> std::string { return ""; },
-                               [](const MlpSpec&) -> std::string { return "dense MLP"; },
-                               [](const MoeSpec& s) {
-                                 return fmt::format("MoE, {} of {} experts{}", s.rule.top_k, s.rule.experts,
-                                                    s.shared ? " + shared" : "");
-                               }},
-                    spec);
-}
 
 class Decoder : public Model {
  public:
@@ -82,10 +29,10 @@ class Decoder : public Model {
           spec_.info.quantization);
     dtype_ = context.dtype;
     load_embedding(context);
-    if (spec_.rope) rope_ = Rope(context, *spec_.rope);
+    for (const RopeSpec& rope : spec_.ropes) ropes_.emplace_back(context, rope);
     CacheLayout cache(options.tokens_per_block);
     for (const BlockSpec& block : spec_.blocks) blocks_.push_back(load_block(context, block, cache));
-    final_norm_ = RmsNorm(context, spec_.final_norm, spec_.info.hidden_size, spec_.norm_eps);
+    final_norm_ = RmsNorm(context, spec_.final_norm, spec_.info.hidden_size, spec_.norm);
     cache_specs_ = cache.specs();
     load_mtp(context, options);
     for (const std::string& name : spec_.derived) context.weights.ignore(name);
@@ -94,21 +41,15 @@ class Decoder : public Model {
   void forward(const Step& step, const TensorView& hidden, ExecContext& exec) override {
     const Workspace::Scope scope(exec.workspace);
     const int64_t tokens = step.num_tokens, width = spec_.info.hidden_size;
-    const TensorView residual = exec.workspace.alloc(DType::f32, {tokens, width});
-    const TensorView normed = exec.workspace.alloc(dtype_, {tokens, width});
-    const TensorView made = exec.workspace.alloc(DType::f32, {tokens, width});  // by a block's part, not yet added
-    const TensorView rope_table = spec_.rope ? rope_.table(step, exec) : TensorView();
-    embed_({.ids = step.token_ids, .table = embedding_.view, .y = residual}, exec);
-    TensorView delta;  // nothing to add before the first block
-    for (const Block& block : blocks_) {
-      block.mixer_norm.add(residual, delta, normed, exec);
-      mix(block, step, normed, rope_table, made, exec);
-      delta = made;
-      if (std::holds_alternative<std::monostate>(block.feed_forward)) continue;
-      block.feed_forward_norm.add(residual, delta, normed, exec);
-      feed_forward(block, normed, made, exec);
-    }
-    final_norm_.add(residual, delta, hidden, exec);
+    ResidualStream stream{.x = exec.workspace.alloc(DType::f32, {tokens, width}),
+                          .delta = {},
+                          .normed = exec.workspace.alloc(dtype_, {tokens, width}),
+                          .made = exec.workspace.alloc(DType::f32, {tokens, width})};
+    std::vector<StepRope> ropes;
+    for (const Rope& rope : ropes_) ropes.push_back({&rope, rope.table(step, exec)});
+    embed_({.ids = step.token_ids, .table = embedding_.view, .scale = spec_.embedding_scale, .y = stream.x}, exec);
+    for (const Block& block : blocks_) block.forward(step, stream, ropes, exec);
+    final_norm_.add(stream.x, stream.delta, hidden, exec);
   }
 
   void logits(const TensorView& hidden, const TensorView& logits, ExecContext& exec) override {
@@ -119,6 +60,7 @@ class Decoder : public Model {
       to_dtype_({.x = hidden, .y = input}, exec);
     }
     head_(input, logits, exec);
+    if (scales_logits()) scale_({.x = logits, .scale = spec_.logits_scale, .softcap = spec_.logits_softcap}, exec);
   }
 
  private:
@@ -127,6 +69,8 @@ class Decoder : public Model {
     Linear eh_proj;
     Block block;
   };
+
+  bool scales_logits() const { return spec_.logits_scale != 1 || spec_.logits_softcap != 0; }
 
   void load_embedding(LoadContext& context) {
     const std::vector<int64_t> shape{spec_.info.vocab_size, spec_.info.hidden_size};
@@ -137,16 +81,11 @@ class Decoder : public Model {
     if (spec_.tied) context.weights.ignore(spec_.head);
     head_ = Linear(context, {{head, "", shape[0], shape[1], {}}});
     to_dtype_ = context.kernels.resolve(convert_rows_op(), {.x = DType::f32, .y = dtype_});
+    if (scales_logits()) scale_ = context.kernels.resolve(scale_op(), {.softcap = spec_.logits_softcap != 0});
   }
 
   Block load_block(LoadContext& context, const BlockSpec& spec, CacheLayout& cache) const {
-    const int64_t width = spec_.info.hidden_size;
-    Block block{
-        RmsNorm(context, spec.mixer_norm, width, spec_.norm_eps), load_mixer(context, spec.mixer, cache), {}, {}};
-    if (std::holds_alternative<std::monostate>(spec.feed_forward)) return block;
-    block.feed_forward_norm = RmsNorm(context, spec.feed_forward_norm, width, spec_.norm_eps);
-    block.feed_forward = load_feed_forward(context, spec.feed_forward);
-    return block;
+    return {context, spec, spec_.info.hidden_size, spec_.norm, cache};
   }
 
   // Kept when the files have it (published exports of transformers leave it out); planned always, for inspect.
@@ -159,7 +98,7 @@ class Decoder : public Model {
         continue;
       }
       const int64_t width = spec_.info.hidden_size;
-      const auto norm = [&](const char* name) { return RmsNorm(context, spec.prefix + name, width, spec_.norm_eps); };
+      const auto norm = [&](const char* name) { return RmsNorm(context, spec.prefix + name, width, spec_.norm); };
       mtp_.push_back({norm("enorm.weight"), norm("hnorm.weight"), norm("shared_head.norm.weight"),
                       Linear(context, {{spec.prefix + "eh_proj.weight", "", width, 2 * width, {}}}),
                       load_block(context, spec.block, cache)});
@@ -171,25 +110,13 @@ class Decoder : public Model {
     mtp_cache_specs_ = cache.specs();
   }
 
-  void mix(const Block& block, const Step& step, const TensorView& x, const TensorView& rope_table, const TensorView& y,
-           ExecContext& exec) const {
-    std::visit(Overloaded{[&](const Gqa& mixer) { mixer.forward(step, x, rope_, rope_table, y, exec); },
-                          [&](const Mla& mixer) { mixer.forward(step, x, rope_, rope_table, y, exec); },
-                          [&](const auto& mixer) { mixer.forward(step, x, y, exec); }},
-               block.mixer);
-  }
-
-  static void feed_forward(const Block& block, const TensorView& x, const TensorView& y, ExecContext& exec) {
-    std::visit(Overloaded{[&](std::monostate) {}, [&](const auto& part) { part.forward(x, y, exec); }},
-               block.feed_forward);
-  }
-
   DecoderSpec spec_;
   DType dtype_ = DType::f32;
   PackedMatrices embedding_;
   Kernel<EmbeddingArgs> embed_;
   Kernel<ConvertRowsArgs> to_dtype_;
-  Rope rope_;
+  Kernel<ScaleArgs> scale_;
+  std::vector<Rope> ropes_;
   std::vector<Block> blocks_;
   RmsNorm final_norm_;
   Linear head_;

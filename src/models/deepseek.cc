@@ -28,10 +28,10 @@ MlaSpec read_mla(ConfigReader& config, const DecoderSpec& spec) {
 DecoderSpec read_deepseek(ConfigReader& config, const std::string& model_type, bool rope_interleaved,
                           const DeepseekRouting& routing) {
   DecoderSpec spec = read_stack(config, model_type);
-  spec.norm_eps = float(config.number("rms_norm_eps", 1e-6));
+  spec.norm.eps = float(config.number("rms_norm_eps", 1e-6));
   const MlaSpec mla = read_mla(config, spec);
-  spec.rope = read_rope(config, mla.qk_rope_head_dim);
-  spec.rope->interleaved = rope_interleaved;
+  spec.ropes = {read_rope(config, mla.qk_rope_head_dim)};
+  spec.ropes[0].interleaved = rope_interleaved;
 
   const int64_t hidden = spec.info.hidden_size, layers = config.integer("num_hidden_layers");
   const Activation activation = read_activation(config);

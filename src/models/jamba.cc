@@ -25,7 +25,7 @@ std::unique_ptr<Model> make_jamba(ConfigReader& config) {
   DecoderSpec spec = read_stack(config, "jamba");
   spec.final_norm = "model.final_layernorm.weight";
   const TransformerConfig t = read_transformer(config);
-  spec.norm_eps = float(config.number("rms_norm_eps", 1e-6));
+  spec.norm.eps = float(config.number("rms_norm_eps", 1e-6));
   const Period attention_layers = read_period(config, "attn_layer", 8, 4);
   const Period expert_layers = read_period(config, "expert_layer", 2, 1);
   const Activation activation = read_activation(config);
@@ -37,7 +37,7 @@ std::unique_ptr<Model> make_jamba(ConfigReader& config) {
                         .dt_rank = read_dt_rank(config, "mamba_dt_rank", t.hidden),
                         .conv_bias = config.boolean("mamba_conv_bias", true),
                         .proj_bias = config.boolean("mamba_proj_bias", false),
-                        .parameter_norms = spec.norm_eps};
+                        .parameter_norms = spec.norm.eps};
   const MlpSpec mlp{.hidden = t.hidden, .intermediate = inner, .activation = activation};
   const MoeSpec moe{.hidden = t.hidden,
                     .intermediate = inner,
@@ -58,7 +58,7 @@ std::unique_ptr<Model> make_jamba(ConfigReader& config) {
     BlockSpec block{at + "input_layernorm.weight", {}, at + "pre_ff_layernorm.weight", {}};
     if (attention_layers.hits(layer)) {
       GqaSpec attention = usual_attention(t, at + "self_attn.");
-      attention.rope = false;
+      attention.rope = -1;
       block.mixer = attention;
     } else {
       MambaSpec mixer = mamba;

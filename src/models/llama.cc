@@ -8,8 +8,8 @@ namespace medley {
 std::unique_ptr<Model> make_llama(ConfigReader& config) {
   DecoderSpec spec = read_stack(config, "llama");
   const TransformerConfig t = read_transformer(config);
-  spec.norm_eps = float(config.number("rms_norm_eps", 1e-6));
-  spec.rope = read_rope(config, t.head_dim);
+  spec.norm.eps = float(config.number("rms_norm_eps", 1e-6));
+  spec.ropes = {read_rope(config, t.head_dim)};
   const bool attention_bias = config.boolean("attention_bias", false);
   const MlpSpec mlp{.hidden = t.hidden,
                     .intermediate = config.integer("intermediate_size"),

@@ -17,7 +17,7 @@ std::unique_ptr<Model> make_mamba2(ConfigReader& config) {
                    .conv_width = config.integer("conv_kernel", 4),
                    .conv_bias = config.boolean("use_conv_bias", true),
                    .proj_bias = config.boolean("use_bias", false),
-                   .norm_eps = spec.norm_eps};
+                   .norm_eps = spec.norm.eps};
   if (mixer.heads * mixer.head_dim != config.integer("expand", 2) * hidden)
     config.refuse("num_heads", fmt::format("num_heads x head_dim must be expand x hidden_size"));
   const std::vector<double> limit = config.numbers("time_step_limit");

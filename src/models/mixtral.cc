@@ -9,8 +9,8 @@ namespace medley {
 std::unique_ptr<Model> make_mixtral(ConfigReader& config) {
   DecoderSpec spec = read_stack(config, "mixtral");
   const TransformerConfig t = read_transformer(config);
-  spec.norm_eps = float(config.number("rms_norm_eps", 1e-5));
-  spec.rope = read_rope(config, t.head_dim, 1e6);
+  spec.norm.eps = float(config.number("rms_norm_eps", 1e-5));
+  spec.ropes = {read_rope(config, t.head_dim, 1e6)};
   const int32_t window = read_window(config, "sliding_window", 0);
   const MoeSpec moe{.hidden = t.hidden,
                     .intermediate = config.integer("intermediate_size"),

@@ -8,8 +8,8 @@ namespace medley {
 std::unique_ptr<Model> make_qwen2(ConfigReader& config) {
   DecoderSpec spec = read_stack(config, "qwen2");
   const TransformerConfig t = read_transformer(config);
-  spec.norm_eps = float(config.number("rms_norm_eps", 1e-6));
-  spec.rope = read_rope(config, t.head_dim);
+  spec.norm.eps = float(config.number("rms_norm_eps", 1e-6));
+  spec.ropes = {read_rope(config, t.head_dim)};
   const std::vector<int32_t> windows = read_layer_windows(config, t.layers);
   const MlpSpec mlp{
       .hidden = t.hidden, .intermediate = config.integer("intermediate_size"), .activation = read_activation(config)};

@@ -9,8 +9,8 @@ std::unique_ptr<Model> make_qwen3(ConfigReader& config) {
   DecoderSpec spec = read_stack(config, "qwen3");
   TransformerConfig t = read_transformer(config);
   if (!config.has("head_dim")) t.head_dim = 128;  // the family's default, not hidden_size / heads
-  spec.norm_eps = float(config.number("rms_norm_eps", 1e-6));
-  spec.rope = read_rope(config, t.head_dim);
+  spec.norm.eps = float(config.number("rms_norm_eps", 1e-6));
+  spec.ropes = {read_rope(config, t.head_dim)};
   const bool bias = config.boolean("attention_bias", false);
   const std::vector<int32_t> windows = read_layer_windows(config, t.layers);
   const MlpSpec mlp{
@@ -19,7 +19,7 @@ std::unique_ptr<Model> make_qwen3(ConfigReader& config) {
     const std::string at = layer_prefix(layer);
     GqaSpec attention = usual_attention(t, at + "self_attn.");
     attention.qkv_bias = attention.o_bias = bias;
-    attention.qk_norm = spec.norm_eps;
+    attention.qk_norm = spec.norm;
     attention.window = windows[size_t(layer)];
     spec.blocks.push_back(usual_block(layer, attention, mlp.at(at + "mlp.")));
   }

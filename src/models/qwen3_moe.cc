@@ -10,8 +10,8 @@ namespace medley {
 std::unique_ptr<Model> make_qwen3_moe(ConfigReader& config) {
   DecoderSpec spec = read_stack(config, "qwen3_moe");
   const TransformerConfig t = read_transformer(config);
-  spec.norm_eps = float(config.number("rms_norm_eps", 1e-6));
-  spec.rope = read_rope(config, t.head_dim);
+  spec.norm.eps = float(config.number("rms_norm_eps", 1e-6));
+  spec.ropes = {read_rope(config, t.head_dim)};
   const bool bias = config.boolean("attention_bias", false);
   const int32_t window = config.boolean("use_sliding_window", false) ? read_window(config, "sliding_window", 4096) : 0;
   config.ignore({"sliding_window", "max_window_layers"});  // without use_sliding_window they say nothing
@@ -31,7 +31,7 @@ std::unique_ptr<Model> make_qwen3_moe(ConfigReader& config) {
     const std::string at = layer_prefix(layer);
     GqaSpec attention = usual_attention(t, at + "self_attn.");
     attention.qkv_bias = attention.o_bias = bias;
-    attention.qk_norm = spec.norm_eps;
+    attention.qk_norm = spec.norm;
     attention.window = window;
     const bool listed = std::find(dense_layers.begin(), dense_layers.end(), layer) != dense_layers.end();
     const bool sparse = !listed && experts > 0 && sparse_step > 0 && (layer + 1) % sparse_step == 0;

@@ -15,7 +15,7 @@ DecoderSpec read_backbone(ConfigReader& config, const std::string& model_type, b
   spec.tied = config.boolean("tie_word_embeddings", tied_by_default);
   spec.embedding = "backbone.embeddings.weight";
   spec.final_norm = "backbone.norm_f.weight";
-  spec.norm_eps = float(config.number("layer_norm_epsilon", 1e-5));
+  spec.norm.eps = float(config.number("layer_norm_epsilon", 1e-5));
   config.require("hidden_act", "silu");
   config.require("rms_norm", true);
   // How weights were initialised, and which of transformers' own loops runs the scan. The residual stream is always

@@ -60,6 +60,16 @@ void run_add(const AddArgs& a, ExecContext& context) {
   });
 }
 
+void run_scale(const ScaleArgs& a, ExecContext& context) {
+  context.threads.parallel_for(a.x.size(0), [&](int64_t t, int) {
+    float* x = a.x.row<float>(t);
+    for (int64_t i = 0; i < a.x.size(1); ++i) {
+      x[i] *= a.scale;
+      if (a.softcap != 0) x[i] = a.softcap * std::tanh(x[i] / a.softcap);
+    }
+  });
+}
+
 }  // namespace
 
 extern const Implementation<EmbeddingDesc, EmbeddingArgs> embedding{"ref.embedding", Level::ref, any, run_embedding};
@@ -68,5 +78,6 @@ extern const Implementation<GatedActivationDesc, GatedActivationArgs> gated_acti
 extern const Implementation<ConvertRowsDesc, ConvertRowsArgs> convert_rows{"ref.convert_rows", Level::ref, any,
                                                                            run_convert};
 extern const Implementation<AddDesc, AddArgs> add{"ref.add", Level::ref, any, run_add};
+extern const Implementation<ScaleDesc, ScaleArgs> scale{"ref.scale", Level::ref, any, run_scale};
 
 }  // namespace medley::ref
