@@ -32,6 +32,7 @@ void check_embedding(const EmbeddingArgs& a) {
 
 void check_activation(const GatedActivationArgs& a) {
   check_tensor("gated_activation", "y", a.y, {-1, -1}, {DType::f32, DType::bf16});
+  if (a.activation == Activation::clamped_swiglu && !a.gated) fail("[gated_activation] clamped_swiglu needs a gate");
   check_tensor("gated_activation", "x", a.x, {a.y.size(0), a.y.size(1) * (a.gated ? 2 : 1)}, {DType::f32});
 }
 
@@ -60,6 +61,7 @@ std::string_view name_of(Activation activation) {
     case Activation::gelu: return "gelu";
     case Activation::relu: return "relu";
     case Activation::relu2: return "relu2";
+    case Activation::clamped_swiglu: return "clamped_swiglu";
   }
   return "?";
 }

@@ -6,7 +6,14 @@
 
 namespace medley {
 
-enum class Activation : uint8_t { silu, gelu_tanh, gelu, relu, relu2 };
+enum class Activation : uint8_t {
+  silu,
+  gelu_tanh,
+  gelu,
+  relu,
+  relu2,
+  clamped_swiglu,  // gpt-oss, gated only: g = min(gate, 7), u = clamp(up, -7, 7): (u + 1) * g * sigmoid(1.702 g)
+};
 std::string_view name_of(Activation activation);
 
 // embedding: y[t] = scale * table[ids[t] - first_id]; an id outside the table's rows gives zeros (vocabulary shards).

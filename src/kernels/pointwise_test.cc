@@ -36,6 +36,7 @@ double activate(Activation activation, double x) {
     case Activation::gelu: return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
     case Activation::relu: return x > 0 ? x : 0;
     case Activation::relu2: return x > 0 ? x * x : 0;
+    case Activation::clamped_swiglu: return std::min(x, 7.0) / (1 + std::exp(-1.702 * std::min(x, 7.0)));
   }
   return 0;
 }
@@ -66,6 +67,32 @@ TEST(GatedActivation, EveryLevelComputesEveryActivation) {
                   ASSERT_NEAR(get(y, {t, i}), want, near + 1.01 * unit_of(y_type) * std::abs(want)) << value;
                 }
             }
+}
+
+TEST(GatedActivation, ClampedSwigluClampsAndShifts) {
+  Rng rng(3);
+  Machine machine(2);
+  for (DType y_type : {DType::f32, DType::bf16})
+    for (int64_t width : {1, 16, 65})
+      for (const auto& kernel : runnable(gated_activation_op(), {width, Activation::clamped_swiglu, true, y_type})) {
+        SCOPED_TRACE(kernel.name());
+        Tensor x(DType::f32, {9, 2 * width}, 3), y(y_type, {9, width}, 1);
+        x.fill(rng, 6);  // a good part lies beyond the limits
+        launch(gated_activation_op(), *kernel, {x, Activation::clamped_swiglu, true, y}, machine.context);
+        ASSERT_TRUE(y.complete());
+        for (int64_t t = 0; t < 9; ++t)
+          for (int64_t i = 0; i < width; ++i) {
+            const double gate = std::min(get(x, {t, i}), 7.0), up = std::clamp(get(x, {t, width + i}), -7.0, 7.0);
+            const double glu = gate / (1 + std::exp(-1.702 * gate)), want = (up + 1) * glu;
+            // The exponent is as large as 1.702 x 24 and its rounding is one of the result; up + 1 may cancel.
+            const double near = (10 + 1.702 * std::abs(gate)) * f32_unit * (std::abs(up) + 1) * std::abs(glu);
+            ASSERT_NEAR(get(y, {t, i}), want, near + 1.01 * unit_of(y_type) * std::abs(want)) << gate << " " << up;
+          }
+      }
+  Tensor x(DType::f32, {1, 4}), y(DType::f32, {1, 4});
+  const auto kernels = runnable(gated_activation_op(), {4, Activation::clamped_swiglu, true, DType::f32});
+  EXPECT_THROW(
+      launch(gated_activation_op(), *kernels.at(0), {x, Activation::clamped_swiglu, false, y}, machine.context), Error);
 }
 
 TEST(GatedActivation, SiluIsFiniteAtTheEnds) {

@@ -8,6 +8,9 @@ Gqa::Gqa(LoadContext& context, const GqaSpec& spec, CacheLayout& cache) : spec_(
   const HeadRange mine = heads_of(context.shard(), spec.heads, spec.kv_heads, spec.prefix + "attention");
   heads_ = mine.heads.count;
   kv_heads_ = mine.groups.count;
+  const bool whole = spec.qk_norm && spec.qk_norm_whole;
+  q_ = whole ? Projected{{0, spec.heads}, mine.heads.begin} : Projected{mine.heads, 0};
+  k_ = whole ? Projected{{0, spec.kv_heads}, mine.groups.begin} : Projected{mine.groups, 0};
   const auto rows = [&](UnitRange range, int dim = 0) {
     return Slice{.dim = dim, .begin = range.begin * spec.head_dim, .count = range.count * spec.head_dim};
   };
@@ -16,13 +19,16 @@ Gqa::Gqa(LoadContext& context, const GqaSpec& spec, CacheLayout& cache) : spec_(
     return LinearPart{at + ".weight", spec.qkv_bias ? at + ".bias" : "", heads * spec.head_dim, spec.hidden,
                       rows(range)};
   };
-  qkv_ =
-      ColumnParallelLinear(context, {part("q_proj", spec.heads, mine.heads), part("k_proj", spec.kv_heads, mine.groups),
-                                     part("v_proj", spec.kv_heads, mine.groups)});
+  qkv_ = ColumnParallelLinear(context, {part("q_proj", spec.heads, q_.heads), part("k_proj", spec.kv_heads, k_.heads),
+                                        part("v_proj", spec.kv_heads, mine.groups)});
   if (spec.qk_norm) {
-    q_norm_.emplace(context, spec.prefix + "q_norm.weight", spec.head_dim, *spec.qk_norm);
-    k_norm_.emplace(context, spec.prefix + "k_norm.weight", spec.head_dim, *spec.qk_norm);
+    const int64_t q_dim = spec.head_dim * (whole ? spec.heads : 1), k_dim = spec.head_dim * (whole ? spec.kv_heads : 1);
+    q_norm_.emplace(context, spec.prefix + "q_norm.weight", q_dim, *spec.qk_norm);
+    k_norm_.emplace(context, spec.prefix + "k_norm.weight", k_dim, *spec.qk_norm);
   }
+  if (spec.sinks)
+    sinks_ = context.weights.take_floats(spec.prefix + "sinks", {spec.heads},
+                                         {.begin = mine.heads.begin, .count = mine.heads.count});
   o_ = RowParallelLinear(context, {.weight = spec.prefix + "o_proj.weight",
                                    .bias = spec.o_bias ? spec.prefix + "o_proj.bias" : "",
                                    .out = spec.hidden,
@@ -41,22 +47,24 @@ Gqa::Gqa(LoadContext& context, const GqaSpec& spec, CacheLayout& cache) : spec_(
                                                               .v_offset = kv_dim,
                                                               .cache = dtype_,
                                                               .y = dtype_,
-                                                              .window = spec.window > 0});
+                                                              .window = spec.window > 0,
+                                                              .sinks = spec.sinks});
 }
 
 void Gqa::forward(const Step& step, const TensorView& x, std::span<const StepRope> ropes, const TensorView& y,
                   ExecContext& exec) const {
   const Workspace::Scope scope(exec.workspace);
   const int64_t tokens = step.num_tokens, dim = spec_.head_dim;
-  const TensorView qkv = exec.workspace.alloc(DType::f32, {tokens, (heads_ + 2 * kv_heads_) * dim});
+  const int64_t q_width = q_.heads.count * dim, k_width = k_.heads.count * dim;
+  const TensorView qkv = exec.workspace.alloc(DType::f32, {tokens, qkv_.out()});
   qkv_(x, qkv, exec);
-  const TensorView q = qkv.slice(1, 0, heads_ * dim);
-  const TensorView k = qkv.slice(1, heads_ * dim, kv_heads_ * dim);
-  const TensorView v = qkv.slice(1, (heads_ + kv_heads_) * dim, kv_heads_ * dim);
   if (q_norm_) {
-    q_norm_->heads(q, exec);
-    k_norm_->heads(k, exec);
+    q_norm_->heads(qkv.slice(1, 0, q_width), exec);
+    k_norm_->heads(qkv.slice(1, q_width, k_width), exec);
   }
+  const TensorView q = qkv.slice(1, q_.first * dim, heads_ * dim);
+  const TensorView k = qkv.slice(1, q_width + k_.first * dim, kv_heads_ * dim);
+  const TensorView v = qkv.slice(1, q_width + k_width, kv_heads_ * dim);
   const TensorView q_heads = q.split_last(heads_, dim);
   if (spec_.rope >= 0) {
     const StepRope& rope = ropes[size_t(spec_.rope)];
@@ -74,6 +82,7 @@ void Gqa::forward(const Step& step, const TensorView& x, std::span<const StepRop
               .v_offset = kv_heads_ * dim,
               .scale = spec_.scale,
               .window = spec_.window,
+              .sinks = sinks_.empty() ? nullptr : sinks_.data(),
               .y = heads},
              exec);
   o_(heads.reshape({tokens, heads_ * dim}), y, exec);

@@ -1,5 +1,5 @@
 // Grouped-query attention over a paged cache of keys and values (Ainslie et al. 2023), with what the families add:
-// biases, per-head norms of q and k, a window.
+// biases, norms of q and k, a window, sinks.
 #pragma once
 
 #include <optional>
@@ -19,8 +19,10 @@ struct GqaSpec {
   int64_t hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
   bool qkv_bias = false, o_bias = false;
   int rope = 0;                     // which of the model's ropes; -1: none
-  std::optional<NormRule> qk_norm;  // of q_norm and k_norm over head_dim
+  std::optional<NormRule> qk_norm;  // of q_norm and k_norm, each head on its own
+  bool qk_norm_whole = false;       // ... or all heads together (OLMoE)
   int32_t window = 0;               // tokens a query sees; 0: all
+  bool sinks = false;               // a learnt logit per head that takes part of the softmax (gpt-oss)
   float scale = 0;                  // of the scores; 0: head_dim^-1/2
 };
 
@@ -28,17 +30,26 @@ class Gqa {
  public:
   Gqa(LoadContext& context, const GqaSpec& spec, CacheLayout& cache);
 
-  // x [tokens, hidden] of the model's dtype; y f32 [tokens, hidden]. `rope_table` as Rope::table gave it.
+  // x [tokens, hidden] of the model's dtype; y f32 [tokens, hidden]. `ropes` by index.
   void forward(const Step& step, const TensorView& x, std::span<const StepRope> ropes, const TensorView& y,
                ExecContext& exec) const;
 
  private:
+  // Heads of q or k that this rank projects, and those of them that are its own. They differ when a norm takes all
+  // heads together: then every rank has the whole projection.
+  struct Projected {
+    UnitRange heads;
+    int64_t first = 0;  // of the own ones, among `heads`
+  };
+
   GqaSpec spec_;
   int64_t heads_ = 0, kv_heads_ = 0;  // of this rank
+  Projected q_, k_;
   DType dtype_;
   CachePlace place_;
   ColumnParallelLinear qkv_;
   std::optional<RmsNorm> q_norm_, k_norm_;
+  std::vector<float> sinks_;  // [heads]
   RowParallelLinear o_;
   Kernel<CacheWriteArgs> write_;
   Kernel<PagedAttentionArgs> attention_;

@@ -5,15 +5,23 @@ namespace medley {
 Mlp::Mlp(LoadContext& context, const MlpSpec& spec)
     : activation_(spec.activation), gated_(spec.gated()), dtype_(context.dtype) {
   const auto name = [&](const std::string& linear, const char* what) { return spec.prefix + linear + what; };
-  const auto part = [&](const std::string& linear) {
+  // `rows` of a tensor, from `begin` on those of this part.
+  const auto part = [&](const std::string& linear, int64_t rows, int64_t begin) {
     return LinearPart{name(linear, ".weight"),
                       spec.bias ? name(linear, ".bias") : "",
-                      spec.intermediate,
+                      rows,
                       spec.hidden,
-                      {.dim = 0, .units = spec.intermediate}};
+                      {.dim = 0, .begin = begin, .count = spec.intermediate, .units = spec.intermediate}};
   };
-  gate_up_ = gated_ ? ColumnParallelLinear(context, {part(spec.gate), part(spec.up)})
-                    : ColumnParallelLinear(context, {part(spec.up)});
+  const int64_t inner = spec.intermediate;
+  std::vector<LinearPart> parts;
+  if (!spec.gate_over_up.empty()) {
+    parts = {part(spec.gate_over_up, 2 * inner, 0), part(spec.gate_over_up, 2 * inner, inner)};
+  } else {
+    if (gated_) parts.push_back(part(spec.gate, inner, 0));
+    parts.push_back(part(spec.up, inner, 0));
+  }
+  gate_up_ = ColumnParallelLinear(context, parts);
   inner_ = gate_up_.out() / (gated_ ? 2 : 1);
   down_ = RowParallelLinear(context, {.weight = name(spec.down, ".weight"),
                                       .bias = spec.bias ? name(spec.down, ".bias") : "",

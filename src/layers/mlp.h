@@ -12,6 +12,7 @@ struct MlpSpec {
   Activation activation = Activation::silu;
   bool bias = false;
   std::string gate = "gate_proj", up = "up_proj", down = "down_proj";  // tensor names; an empty gate: not gated
+  std::string gate_over_up;  // one tensor with the rows of both, in place of gate and up
 
   bool gated() const { return !gate.empty(); }
 

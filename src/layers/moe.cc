@@ -3,6 +3,32 @@
 #include <algorithm>
 
 namespace medley {
+namespace {
+
+// Rows [first, first + rows), every `step`th, of expert `index` in a stack [experts, rows, k], or of one stored
+// transposed, [experts, k, rows].
+TensorView expert_rows(const TensorView& stack, int64_t index, bool transposed, int64_t first, int64_t step,
+                       int64_t rows) {
+  const int row_dim = transposed ? 2 : 1, k_dim = transposed ? 1 : 2;
+  TensorView matrix = stack;
+  matrix.rank = 2;
+  matrix.shape = {rows, stack.size(k_dim)};
+  matrix.strides = {stack.strides[row_dim] * step, stack.strides[k_dim]};
+  if (stack.data == nullptr) return matrix;  // planning
+  const int64_t offset = index * stack.strides[0] + first * stack.strides[row_dim];
+  matrix.data = static_cast<std::byte*>(stack.data) + offset * int64_t(size_of(stack.dtype));
+  return matrix;
+}
+
+// The one routing rule behind a shared expert's gate: its weight is the sigmoid of its logit.
+constexpr RoutingRule shared_rule{.score = RouterScore::sigmoid, .experts = 1, .top_k = 1};
+
+}  // namespace
+
+// This rank's experts as views of the checkpoint: by expert, its row parts.
+struct Moe::ExpertViews {
+  std::vector<std::vector<TensorView>> gate_up, down;
+};
 
 Moe::Moe(LoadContext& context, const MoeSpec& spec) : spec_(spec), dtype_(context.dtype), comm_(&context.comm) {
   const RoutingRule& rule = spec.rule;
@@ -13,42 +39,94 @@ Moe::Moe(LoadContext& context, const MoeSpec& spec) : spec_(spec), dtype_(contex
        rule.top_k > rule.experts / rule.groups * rule.top_groups))
     fail("{}n_group {} and topk_group {} do not fit {} experts with {} chosen", spec.prefix, rule.groups,
          rule.top_groups, rule.experts, rule.top_k);
-  router_ = Linear(context, {{spec.prefix + spec.router, "", rule.experts, spec.hidden, {}}});
+  const std::string router_bias = spec.router_bias.empty() ? "" : spec.prefix + spec.router_bias;
+  router_ = Linear(context, {{spec.prefix + spec.router, router_bias, rule.experts, spec.hidden, {}}});
   if (!spec.correction_bias.empty())
     correction_bias_ = context.weights.take_floats(spec.prefix + spec.correction_bias, {rule.experts});
   load_experts(context);
-  if (spec.shared) shared_.emplace(context, *spec.shared);
+  load_shared(context);
   route_ = context.kernels.resolve(route_op(), {.rule = rule});
   align_ = context.kernels.resolve(align_op(), {.experts = rule.experts, .slots = int32_t(gate_up_.view.slots)});
   activate_ = context.kernels.resolve(
-      gated_activation_op(), {.width = spec.intermediate, .activation = spec.activation, .gated = true, .y = dtype_});
+      gated_activation_op(),
+      {.width = spec.intermediate, .activation = spec.activation, .gated = spec.gated(), .y = dtype_});
   sum_ = context.kernels.resolve(weighted_sum_op(), {.dim = spec.hidden});
   add_ = context.kernels.resolve(add_op(), {});
+}
+
+Moe::ExpertViews Moe::take_apart(LoadContext& context, UnitRange mine) const {
+  const int64_t hidden = spec_.hidden, inner = spec_.intermediate;
+  ExpertViews views;
+  for (int64_t e = mine.begin; e < mine.begin + mine.count; ++e) {
+    const std::string at = fmt::format("{}experts.{}.", spec_.prefix, e);
+    std::vector<TensorView> parts;
+    if (spec_.gated()) parts.push_back(context.weights.take(at + spec_.gate + ".weight", {inner, hidden}));
+    parts.push_back(context.weights.take(at + spec_.up + ".weight", {inner, hidden}));
+    views.gate_up.push_back(std::move(parts));
+    views.down.push_back({context.weights.take(at + spec_.down + ".weight", {hidden, inner})});
+  }
+  return views;
+}
+
+Moe::ExpertViews Moe::take_stacked(LoadContext& context, UnitRange mine) {
+  const int64_t experts = spec_.rule.experts, hidden = spec_.hidden, inner = spec_.intermediate;
+  const bool transposed = spec_.storage == ExpertStorage::interleaved;
+  const auto take = [&](const std::string& name, int64_t rows, int64_t k) {
+    std::vector<int64_t> shape{experts, rows, k};
+    if (transposed) std::swap(shape[1], shape[2]);
+    return context.weights.take(spec_.prefix + name, shape, {.units = experts});
+  };
+  const TensorView gate_up = take(spec_.gate_up, 2 * inner, hidden), down = take(spec_.down, hidden, inner);
+  ExpertViews views;
+  for (int64_t e = 0; e < mine.count; ++e) {
+    const int64_t step = transposed ? 2 : 1, up = transposed ? 1 : inner;
+    views.gate_up.push_back(
+        {expert_rows(gate_up, e, transposed, 0, step, inner), expert_rows(gate_up, e, transposed, up, step, inner)});
+    views.down.push_back({expert_rows(down, e, transposed, 0, 1, hidden)});
+  }
+  if (!spec_.bias) return views;
+  const auto bias = [&](const std::string& name, int64_t rows) {
+    return context.weights.take_floats(spec_.prefix + name + "_bias", {experts, rows}, {.units = experts});
+  };
+  gate_up_bias_ = bias(spec_.gate_up, 2 * inner);
+  down_bias_ = bias(spec_.down, hidden);
+  if (!transposed) return views;
+  // As the weights are packed: the gate's rows, then those of up.
+  for (int64_t e = 0; e < mine.count; ++e) {
+    const auto at = gate_up_bias_.begin() + e * 2 * inner;
+    std::vector<float> stored(at, at + 2 * inner);
+    for (int64_t i = 0; i < 2 * inner; ++i) at[i % 2 * inner + i / 2] = stored[size_t(i)];
+  }
+  return views;
 }
 
 void Moe::load_experts(LoadContext& context) {
   const int64_t hidden = spec_.hidden, inner = spec_.intermediate;
   const UnitRange mine = units_of(context.shard(), spec_.rule.experts);
+  up_width_ = spec_.gated() ? 2 * inner : inner;
   expert_to_slot_.assign(size_t(spec_.rule.experts), -1);
-  std::vector<std::vector<TensorView>> gate_up, down;
+  for (int64_t e = mine.begin; e < mine.begin + mine.count; ++e) expert_to_slot_[size_t(e)] = int32_t(e - mine.begin);
   context.weights.set_active(double(spec_.rule.top_k) / spec_.rule.experts);
-  for (int64_t e = mine.begin; e < mine.begin + mine.count; ++e) {
-    const std::string at = fmt::format("{}experts.{}.", spec_.prefix, e);
-    expert_to_slot_[size_t(e)] = int32_t(e - mine.begin);
-    gate_up.push_back({context.weights.take(at + spec_.gate + ".weight", {inner, hidden}),
-                       context.weights.take(at + spec_.up + ".weight", {inner, hidden})});
-    down.push_back({context.weights.take(at + spec_.down + ".weight", {hidden, inner})});
-  }
+  const ExpertViews views =
+      spec_.storage == ExpertStorage::apart ? take_apart(context, mine) : take_stacked(context, mine);
   context.weights.set_active(1);
   GroupedLinearDesc desc;
   desc.slots = mine.count;
   desc.x = dtype_;
-  desc.in = hidden, desc.out = 2 * inner, desc.weight = gate_up.at(0)[0].dtype;
+  desc.in = hidden, desc.out = up_width_, desc.weight = views.gate_up.at(0)[0].dtype;
   up_gemm_ = context.kernels.resolve(grouped_linear_op(), desc);
-  desc.in = inner, desc.out = hidden, desc.weight = down.at(0)[0].dtype;
+  desc.in = inner, desc.out = hidden, desc.weight = views.down.at(0)[0].dtype;
   down_gemm_ = context.kernels.resolve(grouped_linear_op(), desc);
-  gate_up_ = pack_matrices(context, up_gemm_.layout, gate_up);
-  down_ = pack_matrices(context, down_gemm_.layout, down);
+  gate_up_ = pack_matrices(context, up_gemm_.layout, views.gate_up);
+  down_ = pack_matrices(context, down_gemm_.layout, views.down);
+}
+
+void Moe::load_shared(LoadContext& context) {
+  if (!spec_.shared) return;
+  shared_.emplace(context, *spec_.shared);
+  if (spec_.shared_gate.empty()) return;
+  shared_gate_.emplace(context, std::vector<LinearPart>{{spec_.prefix + spec_.shared_gate, "", 1, spec_.hidden, {}}});
+  route_shared_ = context.kernels.resolve(route_op(), {.rule = shared_rule});
 }
 
 Moe::Aligned Moe::align(const TensorView& topk_ids, ExecContext& exec) const {
@@ -97,12 +175,13 @@ void Moe::forward(const TensorView& x, const TensorView& y, ExecContext& exec) c
   const TensorView& rows = x;
 
   // 4. The experts.
-  const TensorView gate_up = exec.workspace.alloc(DType::f32, {pairs, 2 * spec_.intermediate});
+  const TensorView gate_up = exec.workspace.alloc(DType::f32, {pairs, up_width_});
   const TensorView inner = exec.workspace.alloc(dtype_, {pairs, spec_.intermediate});
   const TensorView outputs = exec.workspace.alloc(DType::f32, {pairs, spec_.hidden});
   GroupedLinearArgs gemm{.x = rows,
                          .x_divisor = top_k,
                          .weight = gate_up_.view,
+                         .bias = gate_up_bias_.empty() ? nullptr : gate_up_bias_.data(),
                          .y = gate_up,
                          .sorted_token_ids = aligned.sorted_token_ids.as<int32_t>(),
                          .expert_ids = aligned.expert_ids.as<int32_t>(),
@@ -110,10 +189,11 @@ void Moe::forward(const TensorView& x, const TensorView& y, ExecContext& exec) c
                          .num_pairs = pairs,
                          .block_m = aligned.block_m};
   up_gemm_(gemm, exec);
-  activate_({.x = gate_up, .activation = spec_.activation, .y = inner}, exec);
+  activate_({.x = gate_up, .activation = spec_.activation, .gated = spec_.gated(), .y = inner}, exec);
   gemm.x = inner;
   gemm.x_divisor = 1;
   gemm.weight = down_.view;
+  gemm.bias = down_bias_.empty() ? nullptr : down_bias_.data();
   gemm.y = outputs;
   down_gemm_(gemm, exec);
 
@@ -122,11 +202,24 @@ void Moe::forward(const TensorView& x, const TensorView& y, ExecContext& exec) c
   sum_({.x = outputs, .topk_weights = topk_weights, .y = y}, exec);
   comm_->all_reduce(y);
 
-  if (shared_) {
-    const TensorView shared = exec.workspace.alloc(DType::f32, {tokens, spec_.hidden});
-    shared_->forward(x, shared, exec);
+  if (shared_) add_shared(x, y, exec);
+}
+
+void Moe::add_shared(const TensorView& x, const TensorView& y, ExecContext& exec) const {
+  const Workspace::Scope scope(exec.workspace);
+  const int64_t tokens = x.size(0);
+  const TensorView shared = exec.workspace.alloc(DType::f32, {tokens, spec_.hidden});
+  shared_->forward(x, shared, exec);
+  if (!shared_gate_) {
     add_({.x = shared, .y = y}, exec);
+    return;
   }
+  const TensorView logits = exec.workspace.alloc(DType::f32, {tokens, 1});
+  const TensorView ids = exec.workspace.alloc(DType::i32, {tokens, 1});
+  const TensorView weights = exec.workspace.alloc(DType::f32, {tokens, 1});
+  (*shared_gate_)(x, logits, exec);
+  route_shared_({.logits = logits, .rule = shared_rule, .topk_ids = ids, .topk_weights = weights}, exec);
+  sum_({.x = shared, .topk_weights = weights, .y = y, .accumulate = true}, exec);
 }
 
 }  // namespace medley

@@ -13,15 +13,28 @@
 
 namespace medley {
 
+// How a checkpoint stores the experts' matrices.
+enum class ExpertStorage : uint8_t {
+  apart,        // each its own: "experts.N." + gate, up [inner, hidden] and down [hidden, inner]
+  stacked,      // one tensor of all: gate_up [experts, 2 inner, hidden], gate over up; down [experts, hidden, inner]
+  interleaved,  // gpt-oss: gate_up [experts, hidden, 2 inner], gate and up in turns; down [experts, inner, hidden]
+};
+
 struct MoeSpec {
   std::string prefix;  // "model.layers.0.mlp."
   int64_t hidden = 0, intermediate = 0;
   RoutingRule rule;
   Activation activation = Activation::silu;
   std::string router = "gate.weight";
-  std::string correction_bias;                                         // empty: none
-  std::string gate = "gate_proj", up = "up_proj", down = "down_proj";  // of "experts.N."
+  std::string router_bias, correction_bias;  // empty: none
+  ExpertStorage storage = ExpertStorage::apart;
+  std::string gate = "gate_proj", up = "up_proj", down = "down_proj";  // apart; an empty gate: not gated
+  std::string gate_up = "experts.gate_up_proj";  // stacked, interleaved; `down` is a full name then
+  bool bias = false;                             // of stacked experts: name + "_bias"
   std::optional<MlpSpec> shared;
+  std::string shared_gate;  // [1, hidden]: the shared expert's output times its sigmoid; empty: as it is
+
+  bool gated() const { return storage != ExpertStorage::apart || !gate.empty(); }
 
   MoeSpec at(const std::string& place) const {
     MoeSpec copy = *this;
@@ -42,17 +55,25 @@ class Moe {
     int64_t block_m = 0;
   };
   Aligned align(const TensorView& topk_ids, ExecContext& exec) const;
+  struct ExpertViews;
   void load_experts(LoadContext& context);
+  ExpertViews take_apart(LoadContext& context, UnitRange mine) const;
+  ExpertViews take_stacked(LoadContext& context, UnitRange mine);
+  void load_shared(LoadContext& context);
+  void add_shared(const TensorView& x, const TensorView& y, ExecContext& exec) const;
 
   MoeSpec spec_;
   DType dtype_;
   Communicator* comm_ = nullptr;
   Linear router_;
   std::vector<float> correction_bias_;
-  std::vector<int32_t> expert_to_slot_;  // [experts]
-  PackedMatrices gate_up_, down_;        // slots x [2 * intermediate, hidden], slots x [hidden, intermediate]
+  std::vector<int32_t> expert_to_slot_;          // [experts]
+  int64_t up_width_ = 0;                         // 2 * intermediate, or intermediate when not gated
+  PackedMatrices gate_up_, down_;                // slots x [up_width, hidden], slots x [hidden, intermediate]
+  std::vector<float> gate_up_bias_, down_bias_;  // [slots, ...]; empty: none
   std::optional<Mlp> shared_;
-  Kernel<RouteArgs> route_;
+  std::optional<Linear> shared_gate_;
+  Kernel<RouteArgs> route_, route_shared_;
   Kernel<AlignArgs> align_;
   Kernel<GroupedLinearArgs> up_gemm_, down_gemm_;
   Kernel<GatedActivationArgs> activate_;

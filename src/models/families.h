@@ -19,5 +19,12 @@ std::unique_ptr<Model> make_deepseek_v3(ConfigReader& config);
 std::unique_ptr<Model> make_mamba(ConfigReader& config);
 std::unique_ptr<Model> make_mamba2(ConfigReader& config);
 std::unique_ptr<Model> make_jamba(ConfigReader& config);
+std::unique_ptr<Model> make_gemma3_text(ConfigReader& config);
+std::unique_ptr<Model> make_glm4_moe(ConfigReader& config);
+std::unique_ptr<Model> make_gpt_oss(ConfigReader& config);
+std::unique_ptr<Model> make_granitemoe(ConfigReader& config);
+std::unique_ptr<Model> make_granitemoeshared(ConfigReader& config);
+std::unique_ptr<Model> make_olmoe(ConfigReader& config);
+std::unique_ptr<Model> make_qwen2_moe(ConfigReader& config);
 
 }  // namespace medley

@@ -1,6 +1,4 @@
 // Qwen3-MoE: Qwen3's attention, a mixture of experts every decoder_sparse_step layers.
-#include <algorithm>
-
 #include "models/families.h"
 #include "models/rope_config.h"
 #include "models/transformer_config.h"
@@ -16,8 +14,7 @@ std::unique_ptr<Model> make_qwen3_moe(ConfigReader& config) {
   const int32_t window = config.boolean("use_sliding_window", false) ? read_window(config, "sliding_window", 4096) : 0;
   config.ignore({"sliding_window", "max_window_layers"});  // without use_sliding_window they say nothing
   const int64_t experts = config.integer("num_local_experts", config.integer("num_experts", 128));
-  const int64_t sparse_step = config.integer("decoder_sparse_step", 1);
-  const std::vector<int64_t> dense_layers = config.integers("mlp_only_layers");
+  const std::vector<bool> sparse = read_sparse_layers(config, t.layers, experts);
   const Activation activation = read_activation(config);
   const MlpSpec mlp{.hidden = t.hidden, .intermediate = config.integer("intermediate_size"), .activation = activation};
   const MoeSpec moe{.hidden = t.hidden,
@@ -33,10 +30,9 @@ std::unique_ptr<Model> make_qwen3_moe(ConfigReader& config) {
     attention.qkv_bias = attention.o_bias = bias;
     attention.qk_norm = spec.norm;
     attention.window = window;
-    const bool listed = std::find(dense_layers.begin(), dense_layers.end(), layer) != dense_layers.end();
-    const bool sparse = !listed && experts > 0 && sparse_step > 0 && (layer + 1) % sparse_step == 0;
     const std::string inner = at + "mlp.";
-    spec.blocks.push_back(usual_block(layer, attention, sparse ? FeedForwardSpec(moe.at(inner)) : mlp.at(inner)));
+    spec.blocks.push_back(
+        usual_block(layer, attention, sparse[size_t(layer)] ? FeedForwardSpec(moe.at(inner)) : mlp.at(inner)));
   }
   return make_decoder(std::move(spec));
 }

@@ -38,11 +38,17 @@ void read_yarn(ConfigReader& config, ConfigReader& scaling, RopeSpec& rope) {
 
 }  // namespace
 
-RopeSpec read_rope(ConfigReader& config, int64_t head_dim, double default_theta) {
+RopeSpec read_rope(ConfigReader& config, int64_t head_dim, double default_theta, double default_partial) {
+  const double theta = config.number("rope_theta", default_theta);
+  const double partial = config.number("partial_rotary_factor", default_partial);
+  return read_rope(config, scaling_object(config), head_dim, theta, partial);
+}
+
+RopeSpec read_rope(ConfigReader& config, std::optional<ConfigReader> scaling, int64_t head_dim, double default_theta,
+                   double default_partial) {
   RopeSpec rope;
-  rope.theta = config.number("rope_theta", default_theta);
-  double partial = config.number("partial_rotary_factor", 1);
-  auto scaling = scaling_object(config);
+  rope.theta = default_theta;
+  double partial = default_partial;
   if (scaling) {
     rope.theta = scaling->number("rope_theta", rope.theta);
     partial = scaling->number("partial_rotary_factor", partial);
@@ -64,7 +70,7 @@ RopeSpec read_rope(ConfigReader& config, int64_t head_dim, double default_theta)
     }
     scaling->finish();
   }
-  if (rope.theta <= 1) config.refuse("rope_theta", "it must be above 1");
+  if (rope.theta <= 1) fail("{}: rope_theta is {}: it must be above 1", config.origin(), rope.theta);
   if (rope.factor <= 0) scaling->refuse("factor", "it must be above 0");
   rope.dim = int64_t(double(head_dim) * partial);
   if (rope.dim <= 0 || rope.dim > head_dim || rope.dim % 2 != 0)

@@ -1,5 +1,7 @@
 #include "models/transformer_config.h"
 
+#include <algorithm>
+
 namespace medley {
 
 std::vector<int32_t> read_eos(ConfigReader& config) {
@@ -62,27 +64,55 @@ int32_t read_window(ConfigReader& config, const std::string& field, int32_t fall
   return int32_t(window);
 }
 
-std::vector<int32_t> read_layer_windows(ConfigReader& config, int64_t layers) {
-  const int32_t window = config.boolean("use_sliding_window", false) ? read_window(config, "sliding_window", 4096) : 0;
-  config.ignore({"sliding_window"});  // without use_sliding_window it says nothing
-  const int64_t first = config.integer("max_window_layers", 28);
+std::vector<bool> read_sliding_layers(ConfigReader& config, int64_t layers,
+                                      const std::function<bool(int64_t layer)>& fallback) {
   const std::vector<std::string> types = config.texts("layer_types");
   if (!types.empty() && int64_t(types.size()) != layers)
     config.refuse("layer_types", fmt::format("one entry per layer ({}) is wanted", layers));
-  std::vector<int32_t> windows;
+  std::vector<bool> sliding;
   for (int64_t layer = 0; layer < layers; ++layer) {
-    bool sliding = window > 0 && layer >= first;
-    if (!types.empty()) {
-      const std::string& type = types[size_t(layer)];
-      sliding = type == "sliding_attention";
-      if (!sliding && type != "full_attention")
-        config.refuse("layer_types", "medley supports full_attention and sliding_attention here");
-      if (sliding && window == 0)
-        config.refuse("layer_types", "sliding_attention needs use_sliding_window and a window");
+    if (types.empty()) {
+      sliding.push_back(fallback(layer));
+      continue;
     }
-    windows.push_back(sliding ? window : 0);
+    const std::string& type = types[size_t(layer)];
+    sliding.push_back(type == "sliding_attention");
+    if (!sliding.back() && type != "full_attention")
+      config.refuse("layer_types", "medley supports full_attention and sliding_attention here");
+  }
+  return sliding;
+}
+
+std::vector<int32_t> read_layer_windows(ConfigReader& config, int64_t layers,
+                                        const std::function<bool(int64_t layer, int64_t max_window_layers)>& fallback) {
+  const int32_t window = config.boolean("use_sliding_window", false) ? read_window(config, "sliding_window", 4096) : 0;
+  config.ignore({"sliding_window"});  // without use_sliding_window it says nothing
+  const int64_t bound = config.integer("max_window_layers", 28);
+  const bool written = !config.texts("layer_types").empty();
+  const std::vector<bool> sliding =
+      read_sliding_layers(config, layers, [&](int64_t layer) { return window > 0 && fallback(layer, bound); });
+  std::vector<int32_t> windows;
+  for (const bool slides : sliding) {
+    if (written && slides && window == 0)
+      config.refuse("layer_types", "sliding_attention needs use_sliding_window and a window");
+    windows.push_back(slides ? window : 0);
   }
   return windows;
+}
+
+std::vector<int32_t> read_layer_windows(ConfigReader& config, int64_t layers) {
+  return read_layer_windows(config, layers, [](int64_t layer, int64_t first) { return layer >= first; });
+}
+
+std::vector<bool> read_sparse_layers(ConfigReader& config, int64_t layers, int64_t experts) {
+  const int64_t step = config.integer("decoder_sparse_step", 1);
+  const std::vector<int64_t> dense = config.integers("mlp_only_layers");
+  std::vector<bool> sparse;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    const bool listed = std::find(dense.begin(), dense.end(), layer) != dense.end();
+    sparse.push_back(!listed && experts > 0 && step > 0 && (layer + 1) % step == 0);
+  }
+  return sparse;
 }
 
 std::string layer_prefix(int64_t layer) {

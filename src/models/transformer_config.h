@@ -1,6 +1,8 @@
 // Fields that the transformer families share, read the same way in all of them.
 #pragma once
 
+#include <functional>
+
 #include "models/config_reader.h"
 #include "models/decoder.h"
 
@@ -25,8 +27,17 @@ GqaSpec usual_attention(const TransformerConfig& t, const std::string& prefix);
 
 // A window's size; absent: the family's default; null or 0: none.
 int32_t read_window(ConfigReader& config, const std::string& field, int32_t fallback);
+// layer_types, one of full_attention and sliding_attention per layer: true where sliding. Absent: `fallback(layer)`.
+std::vector<bool> read_sliding_layers(ConfigReader& config, int64_t layers,
+                                      const std::function<bool(int64_t layer)>& fallback);
 // Qwen's per-layer windows: use_sliding_window, sliding_window, max_window_layers, layer_types. 0: full attention.
+// Which layers slide when layer_types is absent: from max_window_layers on, or as `fallback` says.
 std::vector<int32_t> read_layer_windows(ConfigReader& config, int64_t layers);
+std::vector<int32_t> read_layer_windows(ConfigReader& config, int64_t layers,
+                                        const std::function<bool(int64_t layer, int64_t max_window_layers)>& fallback);
+
+// Qwen's layers with experts: every decoder_sparse_step-th that mlp_only_layers does not list.
+std::vector<bool> read_sparse_layers(ConfigReader& config, int64_t layers, int64_t experts);
 
 // hidden_act, as medley's activations; others are refused.
 Activation read_activation(ConfigReader& config, const std::string& field = "hidden_act");

@@ -1,5 +1,7 @@
 #include "kernels/pointwise.h"
 
+#include <algorithm>
+
 #include "kernels/ref/scalar.h"
 
 namespace medley::ref {
@@ -14,6 +16,8 @@ void run_embedding(const EmbeddingArgs& a, ExecContext& context) {
   });
 }
 
+constexpr float swiglu_limit = 7;  // of gpt-oss's clamped_swiglu
+
 float activate(Activation activation, float x) {
   switch (activation) {
     case Activation::silu: return silu(x);
@@ -22,6 +26,10 @@ float activate(Activation activation, float x) {
     case Activation::gelu: return 0.5f * x * (1.0f + std::erf(x * 0.70710678118654752f));       // 1 / sqrt(2)
     case Activation::relu: return std::max(x, 0.0f);
     case Activation::relu2: return std::max(x, 0.0f) * std::max(x, 0.0f);
+    case Activation::clamped_swiglu: {
+      const float gate = std::min(x, swiglu_limit);
+      return gate / (1.0f + std::exp(-1.702f * gate));
+    }
   }
   return x;
 }
@@ -33,7 +41,11 @@ void run_activation(const GatedActivationArgs& a, ExecContext& context) {
     context.threads.parallel_for(a.y.size(0), [&](int64_t t, int) {
       const float* x = a.x.row<float>(t);
       Y* y = a.y.row<Y>(t);
-      for (int64_t i = 0; i < width; ++i) store(y + i, activate(a.activation, x[i]) * (a.gated ? x[width + i] : 1.0f));
+      for (int64_t i = 0; i < width; ++i) {
+        float up = a.gated ? x[width + i] : 1.0f;
+        if (a.activation == Activation::clamped_swiglu) up = std::clamp(up, -swiglu_limit, swiglu_limit) + 1.0f;
+        store(y + i, activate(a.activation, x[i]) * up);
+      }
     });
   });
 }
