@@ -5,7 +5,8 @@
 namespace medley {
 namespace ref {
 extern const Implementation<RmsNormDesc, RmsNormArgs> rms_norm;
-}
+extern const Implementation<LayerNormDesc, LayerNormArgs> layer_norm;
+}  // namespace ref
 namespace simd {
 extern const Implementation<RmsNormDesc, RmsNormArgs> rms_norm;
 }  // namespace simd
@@ -25,7 +26,16 @@ void check(const RmsNormArgs& a) {
     fail("[rms_norm] groups of {} elements do not divide dim {}", a.group, dim);
 }
 
+void check_layer_norm(const LayerNormArgs& a) {
+  check_tensor("layer_norm", "x", a.x, {-1, -1}, {DType::f32});
+  check_tensor("layer_norm", "y", a.y, {a.x.size(0), a.x.size(1)}, {DType::f32});
+}
+
 }  // namespace
+
+std::string LayerNormDesc::describe() const {
+  return fmt::format("dim {}", dim);
+}
 
 std::string RmsNormDesc::describe() const {
   return fmt::format("dim {}, y {}", dim, medley::name_of(y));
@@ -35,6 +45,12 @@ const RmsNormOp& rms_norm_op() {
   static constexpr const Implementation<RmsNormDesc, RmsNormArgs>* table[] = {&ref::rms_norm, &simd::rms_norm,
                                                                               &cuda::rms_norm};
   static const RmsNormOp op{"rms_norm", check, table};
+  return op;
+}
+
+const LayerNormOp& layer_norm_op() {
+  static constexpr const Implementation<LayerNormDesc, LayerNormArgs>* table[] = {&ref::layer_norm};
+  static const LayerNormOp op{"layer_norm", check_layer_norm, table};
   return op;
 }
 

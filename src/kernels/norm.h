@@ -34,4 +34,19 @@ struct RmsNormArgs {
 using RmsNormOp = Op<RmsNormDesc, RmsNormArgs>;
 const RmsNormOp& rms_norm_op();
 
+// layer_norm: y = w * (x - mean(x)) / sqrt(variance(x) + eps) + b, in float32 (Ba et al. 2016).
+struct LayerNormDesc {
+  int64_t dim = 0;
+  std::string describe() const;
+};
+struct LayerNormArgs {
+  TensorView x;                   // f32 [tokens, dim], rows may be strided
+  const float* weight = nullptr;  // [dim]
+  const float* bias = nullptr;    // [dim]
+  float eps = 0;
+  TensorView y;  // f32 [tokens, dim], rows may be strided; may be x itself
+};
+using LayerNormOp = Op<LayerNormDesc, LayerNormArgs>;
+const LayerNormOp& layer_norm_op();
+
 }  // namespace medley

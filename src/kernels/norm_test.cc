@@ -120,5 +120,42 @@ TEST(RmsNorm, ARowsBitsDependOnNeitherItsCompanyNorTheThreads) {
     }
 }
 
+TEST(LayerNorm, EveryLevelNormalises) {
+  Rng rng(3);
+  Machine machine(2);
+  for (const int64_t dim : {1, 7, 64, 130})
+    for (const int64_t tokens : {0, 1, 5})
+      for (const bool in_place : {false, true})
+        for (const auto& kernel : runnable(layer_norm_op(), {dim})) {
+          SCOPED_TRACE(fmt::format("{} dim {}", kernel.name(), dim));
+          Tensor x(DType::f32, {tokens, dim}, 3), before(DType::f32, {tokens, dim}), out(DType::f32, {tokens, dim}, 1),
+              weight(DType::f32, {dim}), bias(DType::f32, {dim});
+          Rng copy = rng;
+          x.fill(rng, 2, 1);
+          before.fill(copy, 2, 1);
+          weight.fill(rng);
+          bias.fill(rng);
+          const Tensor& y = in_place ? x : out;
+          launch(layer_norm_op(), *kernel, {x, weight.as<float>(), bias.as<float>(), 1e-6f, y}, machine.context);
+          ASSERT_TRUE(y.complete());
+          for (int64_t t = 0; t < tokens; ++t) {
+            double mean = 0, variance = 0, size = 0;
+            for (int64_t i = 0; i < dim; ++i) mean += get(before, {t, i}) / double(dim);
+            for (int64_t i = 0; i < dim; ++i) {
+              variance += std::pow(get(before, {t, i}) - mean, 2) / double(dim);
+              size = std::max(size, std::abs(get(before, {t, i})));
+            }
+            const double inverse = 1 / std::sqrt(variance + double(1e-6f));
+            for (int64_t i = 0; i < dim; ++i) {
+              const double want = (get(before, {t, i}) - mean) * inverse * get(weight, {i}) + get(bias, {i});
+              // The mean's sum rounds dim times, relative to the largest value; the rest as rms_norm.
+              const double mean_error = double(dim + 2) * f32_unit * size * inverse * std::abs(get(weight, {i}));
+              const double rest = double(dim + 8) * f32_unit * (std::abs(want) + std::abs(get(bias, {i})));
+              ASSERT_NEAR(get(y, {t, i}), want, 2 * mean_error + rest);
+            }
+          }
+        }
+}
+
 }  // namespace
 }  // namespace medley

@@ -6,17 +6,10 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/ref/scalar.h"
+#include "kernels/ref/attend.h"
 
 namespace medley::ref {
 namespace {
-
-template <class T>
-T* cache_row(const PagedCache& cache, int64_t row, int64_t token) {
-  const int64_t block = cache.block_table.row<int32_t>(row)[token / cache.tokens_per_block];
-  MEDLEY_CHECK(block >= 0);
-  return reinterpret_cast<T*>(cache.base + (block + token % cache.tokens_per_block) * cache.row_bytes);
-}
 
 void run_write(const CacheWriteArgs& a, ExecContext& context) {
   with_float_type(a.cache.dtype, [&](auto* type) {
@@ -41,48 +34,29 @@ void run_gather(const CacheGatherArgs& a, ExecContext& context) {
   });
 }
 
-template <class T, class Y>
-void attend(const PagedAttentionArgs& a, int64_t row, int64_t token, int64_t head, std::vector<float>& scores,
-            std::vector<float>& sum) {
-  const int64_t k_dim = a.q.size(2);
-  const int64_t kv_head = head / (a.q.size(1) / a.kv_heads);
-  const int64_t first = a.rows.row_offsets.as<int32_t>()[row];
-  const int64_t position = a.rows.computed.as<int32_t>()[row] + token - first;
-  const int64_t begin = a.window > 0 ? std::max<int64_t>(0, position - a.window + 1) : 0;
-  const float* q = a.q.row<float>(token) + head * a.q.strides[1];
-
-  float highest = a.sinks != nullptr ? a.sinks[head] : -std::numeric_limits<float>::infinity();
-  scores.clear();
-  for (int64_t p = begin; p <= position; ++p) {
-    float score = dot(q, cache_row<const T>(a.cache, row, p) + a.k_offset + kv_head * k_dim, k_dim) * a.scale;
-    if (a.softcap > 0) score = a.softcap * std::tanh(score / a.softcap);
-    scores.push_back(score);
-    highest = std::max(highest, score);
-  }
-  float total = a.sinks != nullptr ? std::exp(a.sinks[head] - highest) : 0.0f;
-  sum.assign(size_t(a.v_dim), 0.0f);
-  for (int64_t p = begin; p <= position; ++p) {
-    const float weight = std::exp(scores[size_t(p - begin)] - highest);
-    const T* v = cache_row<const T>(a.cache, row, p) + a.v_offset + kv_head * a.v_dim;
-    total += weight;
-    for (int64_t i = 0; i < a.v_dim; ++i) sum[size_t(i)] += weight * to_float(v[i]);
-  }
-  Y* y = a.y.row<Y>(token) + head * a.y.strides[1];
-  for (int64_t i = 0; i < a.v_dim; ++i) store(y + i, sum[size_t(i)] / total);
-}
-
 void run_paged(const PagedAttentionArgs& a, ExecContext& context) {
-  const int64_t heads = a.q.size(1);
-  const int32_t* offsets = a.rows.row_offsets.as<int32_t>();
+  const int64_t heads = a.q.size(1), k_dim = a.q.size(2);
   with_float_type(a.cache.dtype, [&](auto* type) {
     with_float_type(a.y.dtype, [&](auto* y_type) {
       using T = std::remove_pointer_t<decltype(type)>;
       using Y = std::remove_pointer_t<decltype(y_type)>;
       context.threads.parallel_for(a.rows.num_tokens * heads, [&](int64_t task, int) {
-        const int64_t token = task / heads;
-        const int64_t row = std::upper_bound(offsets, offsets + a.rows.num_rows + 1, token) - offsets - 1;
-        std::vector<float> scores, sum;
-        attend<T, Y>(a, row, token, task % heads, scores, sum);
+        const int64_t token = task / heads, head = task % heads, kv_head = head / (heads / a.kv_heads);
+        const int64_t row = row_of(a.rows, token);
+        const int64_t first = a.rows.row_offsets.as<int32_t>()[row];
+        const int64_t position = a.rows.computed.as<int32_t>()[row] + token - first;
+        const int64_t begin = a.window > 0 ? std::max<int64_t>(0, position - a.window + 1) : 0;
+        const HeadQuery query{.q = a.q.row<float>(token) + head * a.q.strides[1],
+                              .k_dim = k_dim,
+                              .v_dim = a.v_dim,
+                              .k_offset = a.k_offset + kv_head * k_dim,
+                              .v_offset = a.v_offset + kv_head * a.v_dim,
+                              .scale = a.scale,
+                              .softcap = a.softcap,
+                              .sink = a.sinks != nullptr ? a.sinks + head : nullptr};
+        attend<T>(
+            query, a.cache, row, position + 1 - begin, [begin](int64_t i) { return begin + i; },
+            a.y.row<Y>(token) + head * a.y.strides[1]);
       });
     });
   });

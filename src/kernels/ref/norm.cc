@@ -40,8 +40,23 @@ void run(const RmsNormArgs& a, ExecContext& context) {
   });
 }
 
+void run_layer_norm(const LayerNormArgs& a, ExecContext& context) {
+  const int64_t dim = a.x.size(1);
+  context.threads.parallel_for(a.x.size(0), [&](int64_t t, int) {
+    const float* x = a.x.row<float>(t);
+    float* y = a.y.row<float>(t);
+    float mean = 0, variance = 0;
+    for (int64_t i = 0; i < dim; ++i) mean += x[i];
+    mean /= float(dim);
+    for (int64_t i = 0; i < dim; ++i) variance += (x[i] - mean) * (x[i] - mean);
+    const float inverse = 1.0f / std::sqrt(variance / float(dim) + a.eps);
+    for (int64_t i = 0; i < dim; ++i) y[i] = (x[i] - mean) * inverse * a.weight[i] + a.bias[i];
+  });
+}
+
 }  // namespace
 
 extern const Implementation<RmsNormDesc, RmsNormArgs> rms_norm{"ref.rms_norm", Level::ref, any, run};
+extern const Implementation<LayerNormDesc, LayerNormArgs> layer_norm{"ref.layer_norm", Level::ref, any, run_layer_norm};
 
 }  // namespace medley::ref
