@@ -8,6 +8,7 @@ values. Every multiplier differs from one, every optional bias is there, windows
 prompt, gpt-oss's gates reach beyond their limits.
 """
 import torch
+from safetensors.torch import load_file, save_file
 
 import make_golden
 from make_golden import rope, yarn
@@ -51,7 +52,6 @@ FAMILIES = {
         tie_word_embeddings=False, rms_norm_eps=1e-5, rope_parameters=dict(
             rope_type="yarn", rope_theta=10000.0, factor=3.0, beta_fast=8.0, beta_slow=1.0, truncate=False,
             original_max_position_embeddings=32), **SMALL)),
-    # Five index heads: a key that none of them scores above zero, and so a tie, is rare.
     "deepseek_v32": ("deepseek_v32", 509, "bf16", dict(
         vocab_size=283, hidden_size=44, intermediate_size=60, moe_intermediate_size=16, num_hidden_layers=3,
         num_attention_heads=3, num_key_value_heads=3, q_lora_rank=22, kv_lora_rank=20, qk_nope_head_dim=10,
@@ -74,7 +74,24 @@ def randomize(name, shape, base, tied, g, usual=make_golden.randomize):
     return 3 * value if name.endswith("experts.gate_up_proj") and shape[-2] % 2 == 0 and shape[-1] == 36 else value
 
 
+# Where the index scores of two keys tie at exactly zero, transformers takes one by the internals of torch.topk, which
+# depend on the whole prompt's length. Prompts and continuations are cut before the first such token.
+# folder: {K: (tokens, greedy steps)}
+CUTS = {"deepseek_v32": {0: (30, 0), 2: (12, 19)}}
+
+
+def make(folder, *family, usual=make_golden.make):
+    usual(folder, *family)
+    if folder.name in CUTS:
+        values = load_file(folder / "expected.safetensors")
+        for k, (tokens, steps) in CUTS[folder.name].items():
+            for name, length in ("input_ids", tokens), ("logits", tokens), ("greedy", steps), ("greedy_gap", steps):
+                values[f"{name}.{k}"] = values[f"{name}.{k}"][:length].clone()
+        save_file(values, folder / "expected.safetensors")
+
+
 if __name__ == "__main__":
     make_golden.FAMILIES = FAMILIES
+    make_golden.make = make
     make_golden.randomize = randomize
     make_golden.main()

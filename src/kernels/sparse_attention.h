@@ -8,8 +8,9 @@
 namespace medley {
 
 // index_select: of the keys at positions p up to the query's own, the top_k with the highest index score
-//   sum over heads h of weights[h] * relu(scale * q[h] . k[p]),
-// ties to the lower position; all of them, unscored, where there are no more than top_k.
+//   sum over heads h of weights[h] * relu(q[h] . k[p]),
+// ties to the lower position; all of them, unscored, where there are no more than top_k. (The published scores have
+// constant factors, which change no choice.)
 struct IndexSelectDesc {
   int64_t heads = 0, dim = 0;
   DType cache = DType::bf16;
@@ -20,7 +21,6 @@ struct IndexSelectArgs {
   TensorView weights;  // f32 [tokens, heads]
   PagedCache cache;    // a row is one key [dim], shared by the heads
   RaggedRows rows;
-  float scale = 1;
   int64_t top_k = 0;
   TensorView selected;  // i32 [tokens, n], n >= min(top_k, longest context): ascending positions, then -1
 };

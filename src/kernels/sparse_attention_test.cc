@@ -27,8 +27,7 @@ TEST(IndexSelect, TakesTheBestKeysInAscendingOrder) {
               selected(DType::i32, {tokens, width}, 1);
           q.fill(rng);
           weights.fill(rng);
-          launch(index_select_op(), *kernel, {q, weights, keys.view, rows.view, 0.3f, top_k, selected},
-                 machine.context);
+          launch(index_select_op(), *kernel, {q, weights, keys.view, rows.view, top_k, selected}, machine.context);
           for (int64_t r = 0; r < rows.view.num_rows; ++r)
             for (int64_t i = 0; i < rows.specs[size_t(r)].fresh; ++i) {
               const int64_t token = rows.first(r) + i, context = rows.specs[size_t(r)].computed + i + 1;
@@ -42,8 +41,8 @@ TEST(IndexSelect, TakesTheBestKeysInAscendingOrder) {
                     product += get(q, {token, h, d}) * keys.at(r, p, d);
                     size += std::abs(get(q, {token, h, d}) * keys.at(r, p, d));
                   }
-                  score += get(weights, {token, h}) * std::max(product * double(0.3f), 0.0);
-                  absolute += std::abs(get(weights, {token, h})) * size * double(0.3f);
+                  score += get(weights, {token, h}) * std::max(product, 0.0);
+                  absolute += std::abs(get(weights, {token, h})) * size;
                 }
                 scores.push_back(score);
                 worst = std::max(worst, absolute);

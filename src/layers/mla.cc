@@ -18,7 +18,7 @@ TensorView transposed(TensorView matrix) {
 }  // namespace
 
 Mla::Mla(LoadContext& context, const MlaSpec& spec, CacheLayout& cache, MlaPath path)
-    : spec_(spec), dtype_(context.dtype) {
+    : spec_(spec), dtype_(context.dtype), reproducible_(context.reproducible) {
   const std::string& at = spec.prefix;
   const int64_t nope = spec.qk_nope_head_dim, rope = spec.qk_rope_head_dim, v_dim = spec.v_head_dim;
   const int64_t rank = spec.kv_lora_rank;
@@ -62,6 +62,12 @@ Mla::Mla(LoadContext& context, const MlaSpec& spec, CacheLayout& cache, MlaPath 
   attention_ = context.kernels.resolve(
       paged_attention_op(),
       {.heads = heads_, .kv_heads = 1, .k_dim = rank + rope, .v_dim = rank, .cache = dtype_, .y = dtype_});
+  if (spec.indexer) {
+    indexer_.emplace(context, *spec.indexer, cache);
+    sparse_attention_ = context.kernels.resolve(
+        sparse_attention_op(),
+        {.heads = heads_, .kv_heads = 1, .k_dim = rank + rope, .v_dim = rank, .cache = dtype_, .y = dtype_});
+  }
   piece_ = context.kernels.resolve(piece_attention_op(),
                                    {.heads = heads_, .nope_dim = nope, .rope_dim = rope, .v_dim = v_dim, .kv = dtype_});
   to_dtype_ = context.kernels.resolve(convert_rows_op(), {.x = DType::f32, .y = dtype_});
@@ -97,26 +103,29 @@ void Mla::load_absorbed(LoadContext& context) {
   w_uv_ = pack_matrices(context, absorb_v_.layout, uv);
 }
 
-TensorView Mla::queries(const TensorView& x, ExecContext& exec) const {
-  const int64_t tokens = x.size(0);
-  const TensorView q = exec.workspace.alloc(DType::f32, {tokens, q_.out()});
-  if (q_a_) {
-    const TensorView low = exec.workspace.alloc(DType::f32, {tokens, q_a_->out()});
-    const TensorView normed = exec.workspace.alloc(dtype_, {tokens, q_a_->out()});
-    (*q_a_)(x, low, exec);
-    (*q_a_norm_)(low, normed, exec);
-    q_(normed, q, exec);
-  } else {
-    q_(x, q, exec);
-  }
-  return q.split_last(heads_, spec_.qk_nope_head_dim + spec_.qk_rope_head_dim);
+TensorView Mla::low_queries(const TensorView& x, ExecContext& exec) const {
+  if (!q_a_) return x;
+  const TensorView normed = exec.workspace.alloc(dtype_, {x.size(0), q_a_->out()});
+  const Workspace::Scope scope(exec.workspace);
+  const TensorView low = exec.workspace.alloc(DType::f32, {x.size(0), q_a_->out()});
+  (*q_a_)(x, low, exec);
+  (*q_a_norm_)(low, normed, exec);
+  return normed;
+}
+
+Mla::Route Mla::route(const StepRow& row) const {
+  if (indexer_ && (reproducible_ || row.computed + row.new_tokens > indexer_->top_k())) return Route::sparse;
+  return row.new_tokens >= piecewise_from_ ? Route::piecewise : Route::absorbed;
 }
 
 void Mla::forward(const Step& step, const TensorView& x, std::span<const StepRope> ropes, const TensorView& y,
                   ExecContext& exec) const {
   const Workspace::Scope scope(exec.workspace);
   const int64_t tokens = step.num_tokens, rank = spec_.kv_lora_rank, rope_dim = spec_.qk_rope_head_dim;
-  const TensorView q = queries(x, exec);
+  const TensorView q_low = low_queries(x, exec);
+  const TensorView q_flat = exec.workspace.alloc(DType::f32, {tokens, q_.out()});
+  q_(q_low, q_flat, exec);
+  const TensorView q = q_flat.split_last(heads_, spec_.qk_nope_head_dim + rope_dim);
   const TensorView latent = exec.workspace.alloc(DType::f32, {tokens, rank + rope_dim});
   kv_a_(x, latent, exec);
   const TensorView c_kv = latent.slice(1, 0, rank), k_rope = latent.slice(1, rank, rope_dim);
@@ -128,23 +137,28 @@ void Mla::forward(const Step& step, const TensorView& x, std::span<const StepRop
   }
   write_({.a = c_kv, .b = k_rope, .cache = paged_cache(step, place_, dtype_)}, exec);
 
+  TensorView selected;
+  if (indexer_) selected = indexer_->select(step, x, q_low, ropes, exec);
+
   const TensorView heads = exec.workspace.alloc(dtype_, {tokens, heads_, spec_.v_head_dim});
   for (size_t first = 0; first < step.rows.size();) {
-    if (step.rows[first].new_tokens >= piecewise_from_) {
+    const Route way = route(step.rows[first]);
+    if (way == Route::piecewise) {
       piecewise(step, int64_t(first), q, heads, exec);
       ++first;
       continue;
     }
     size_t last = first + 1;
-    while (last < step.rows.size() && step.rows[last].new_tokens < piecewise_from_) ++last;
-    absorbed(step, int64_t(first), int64_t(last - first), q, heads, exec);
+    while (last < step.rows.size() && route(step.rows[last]) == way) ++last;
+    absorbed(step, int64_t(first), int64_t(last - first), q, way == Route::sparse ? selected : TensorView(), heads,
+             exec);
     first = last;
   }
   o_(heads.reshape({tokens, heads_ * spec_.v_head_dim}), y, exec);
 }
 
 void Mla::absorbed(const Step& step, int64_t first_row, int64_t rows, const TensorView& q_all,
-                   const TensorView& heads_all, ExecContext& exec) const {
+                   const TensorView& selected, const TensorView& heads_all, ExecContext& exec) const {
   const Workspace::Scope scope(exec.workspace);
   const int64_t nope = spec_.qk_nope_head_dim, rope_dim = spec_.qk_rope_head_dim, rank = spec_.kv_lora_rank;
   const int64_t first = step.rows[size_t(first_row)].first_token;
@@ -165,14 +179,26 @@ void Mla::absorbed(const Step& step, int64_t first_row, int64_t rows, const Tens
   PagedCache cache = paged_cache(step, place_, dtype_);
   cache.block_table = cache.block_table.slice(0, first_row, rows);
   RaggedRows ragged = ragged_rows(step, first_row, rows, exec);
-  attention_({.q = q_latent,
-              .cache = cache,
-              .rows = ragged,
-              .kv_heads = 1,
-              .v_dim = rank,
-              .scale = spec_.scale,
-              .y = attended},
-             exec);
+  if (selected) {
+    sparse_attention_({.q = q_latent,
+                       .cache = cache,
+                       .rows = ragged,
+                       .selected = selected.slice(0, first, tokens),
+                       .kv_heads = 1,
+                       .v_dim = rank,
+                       .scale = spec_.scale,
+                       .y = attended},
+                      exec);
+  } else {
+    attention_({.q = q_latent,
+                .cache = cache,
+                .rows = ragged,
+                .kv_heads = 1,
+                .v_dim = rank,
+                .scale = spec_.scale,
+                .y = attended},
+               exec);
+  }
   absorb_v_({.x = attended, .weight = w_uv_.view, .y = heads_all.slice(0, first, tokens)}, exec);
 }
 

@@ -6,6 +6,9 @@
 // piece of the context at a time, and the pieces' results merged by log-sum-exp; long prefills take it, for they
 // share the up-projection among many queries. Which one a row takes depends on the row's own number of new tokens, and
 // with --reproducible it is always the absorbed one.
+//
+// With an indexer (DeepSeek-V3.2), rows whose context is longer than its top_k take the absorbed path over the selected
+// keys. Shorter rows see every key and need no selection; with --reproducible they go the same way all the same.
 #pragma once
 
 #include <optional>
@@ -15,6 +18,7 @@
 #include "kernels/attention.h"
 #include "kernels/pointwise.h"
 #include "layers/cache_layout.h"
+#include "layers/indexer.h"
 #include "layers/linear.h"
 #include "layers/norm.h"
 #include "layers/rope.h"
@@ -31,6 +35,7 @@ struct MlaSpec {
   float norm_eps = 1e-6f;  // of the two latent norms
   float scale = 0;         // of the scores, YaRN's mscale included
   int rope = 0;            // which of the model's ropes; -1: none
+  std::optional<IndexerSpec> indexer;
 };
 
 enum class MlaPath : uint8_t { by_shape, absorbed, piecewise };
@@ -47,10 +52,15 @@ class Mla {
   int64_t piecewise_from() const { return piecewise_from_; }
 
  private:
-  TensorView queries(const TensorView& x, ExecContext& exec) const;  // f32 [tokens, heads, qk_head_dim]
-  // Both fill heads [tokens, heads, v_head_dim] for their rows.
-  void absorbed(const Step& step, int64_t first_row, int64_t rows, const TensorView& q, const TensorView& heads,
-                ExecContext& exec) const;
+  // A row's way through the cache.
+  enum class Route : uint8_t { absorbed, piecewise, sparse };
+  Route route(const StepRow& row) const;
+
+  TensorView low_queries(const TensorView& x,
+                         ExecContext& exec) const;  // of the model's dtype; x itself without a rank
+  // Both fill heads [tokens, heads, v_head_dim] for their rows; `selected` of the whole step, or empty: every key.
+  void absorbed(const Step& step, int64_t first_row, int64_t rows, const TensorView& q, const TensorView& selected,
+                const TensorView& heads, ExecContext& exec) const;
   void piecewise(const Step& step, int64_t row, const TensorView& q, const TensorView& heads, ExecContext& exec) const;
   void load_absorbed(LoadContext& context);
 
@@ -58,7 +68,9 @@ class Mla {
   int64_t heads_ = 0;  // of this rank
   DType dtype_;
   int64_t piecewise_from_ = 0;
+  bool reproducible_ = false;
   CachePlace place_;
+  std::optional<Indexer> indexer_;
   std::optional<Linear> q_a_;
   std::optional<RmsNorm> q_a_norm_;
   ColumnParallelLinear q_;  // q_proj, or q_b_proj
@@ -72,6 +84,7 @@ class Mla {
   Kernel<CacheWriteArgs> write_;
   Kernel<CacheGatherArgs> gather_;
   Kernel<PagedAttentionArgs> attention_;
+  Kernel<SparseAttentionArgs> sparse_attention_;
   Kernel<PieceAttentionArgs> piece_;
   Kernel<ConvertRowsArgs> to_dtype_, copy_f32_;
 };

@@ -27,15 +27,17 @@ Block::FeedForward Block::load_feed_forward(LoadContext& context, const FeedForw
 }
 
 std::string kind_of(const MixerSpec& spec) {
-  return std::visit(Overloaded{[](std::monostate) -> std::string { return ""; },
-                               [](const GqaSpec& s) -> std::string {
-                                 return s.window > 0 ? fmt::format("GQA attention, window {}", s.window)
-                                                     : "GQA attention";
-                               },
-                               [](const MlaSpec&) -> std::string { return "MLA attention"; },
-                               [](const MambaSpec&) -> std::string { return "Mamba"; },
-                               [](const Mamba2Spec&) -> std::string { return "Mamba2"; }},
-                    spec);
+  return std::visit(
+      Overloaded{[](std::monostate) -> std::string { return ""; },
+                 [](const GqaSpec& s) -> std::string {
+                   return s.window > 0 ? fmt::format("GQA attention, window {}", s.window) : "GQA attention";
+                 },
+                 [](const MlaSpec& s) -> std::string {
+                   return s.indexer ? fmt::format("MLA attention, best {} keys", s.indexer->top_k) : "MLA attention";
+                 },
+                 [](const MambaSpec&) -> std::string { return "Mamba"; },
+                 [](const Mamba2Spec&) -> std::string { return "Mamba2"; }},
+      spec);
 }
 
 std::string kind_of(const FeedForwardSpec& spec) {

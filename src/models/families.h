@@ -16,6 +16,7 @@ std::unique_ptr<Model> make_mistral(ConfigReader& config);
 std::unique_ptr<Model> make_mixtral(ConfigReader& config);
 std::unique_ptr<Model> make_deepseek_v2(ConfigReader& config);
 std::unique_ptr<Model> make_deepseek_v3(ConfigReader& config);
+std::unique_ptr<Model> make_deepseek_v32(ConfigReader& config);
 std::unique_ptr<Model> make_mamba(ConfigReader& config);
 std::unique_ptr<Model> make_mamba2(ConfigReader& config);
 std::unique_ptr<Model> make_jamba(ConfigReader& config);

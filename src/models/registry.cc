@@ -18,6 +18,7 @@ struct Family {
 constexpr Family families[] = {
     {"deepseek_v2", make_deepseek_v2},
     {"deepseek_v3", make_deepseek_v3},
+    {"deepseek_v32", make_deepseek_v32},
     {"gemma3_text", make_gemma3_text},
     {"glm4_moe", make_glm4_moe},
     {"gpt_oss", make_gpt_oss},

@@ -26,7 +26,7 @@ void select(const IndexSelectArgs& a, int64_t token) {
       float score = 0;
       for (int64_t h = 0; h < heads; ++h) {
         const float* q = a.q.row<float>(token) + h * a.q.strides[1];
-        score += weights[h] * std::max(dot(q, key, dim) * a.scale, 0.0f);
+        score += weights[h] * std::max(dot(q, key, dim), 0.0f);
       }
       scores.push_back(score);
     }
