@@ -76,6 +76,42 @@ TEST(Registry, ValuesThatMedleyDoesNotComputeAreRefused) {
   expect_refused(config, "time_step_limit");
 }
 
+TEST(Registry, ValuesThatNoPublishedModelOfTheFamilyHasAreRefused) {
+  const auto refuses = [](const std::string& family, const std::string& field, const json& value) {
+    json config = read_config(golden(family));
+    config[field] = value;
+    expect_refused(config, field);
+  };
+  refuses("olmoe", "clip_qkv", 8.0);
+  refuses("gemma3", "attn_logit_softcapping", 50.0);
+  refuses("gemma3", "use_bidirectional_attention", true);
+  refuses("gemma3", "layer_types", {"full_attention"});
+  refuses("gpt_oss", "swiglu_limit", 5.0);
+  refuses("gpt_oss", "hidden_act", "gelu");
+  refuses("gpt_oss", "experts_per_token", 2);
+  refuses("granitemoe", "logits_scaling", 0.0);
+  refuses("granitemoe", "attention_multiplier", 0.0);
+  refuses("qwen2_moe", "use_sliding_window", false);  // layer_types says sliding_attention all the same
+  refuses("deepseek_v32", "q_lora_rank", nullptr);
+  refuses("deepseek_v32", "index_topk", 0);
+  refuses("deepseek_v32", "mlp_bias", true);
+  refuses("deepseek_v32", "mlp_layer_types", {"dense", "sparse", "thick"});
+  refuses("deepseek_v32", "layer_types", {"full_attention", "full_attention", "full_attention"});
+}
+
+TEST(Registry, GemmasRopesInBothSpellingsMeanTheSame) {
+  json config = read_config(golden("gemma3"));
+  config["rope_theta"] = 1e6;
+  config["rope_local_base_freq"] = 1e4;
+  config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+  expect_refused(config, "rope_parameters is there as well");
+  config.erase("rope_parameters");
+  EXPECT_NE(make_model(config, "config.json"), nullptr);
+  config["rope_parameters"] = {{"full_attention", {{"rope_type", "default"}}}, {"other", {{"rope_type", "default"}}}};
+  config["rope_scaling"] = nullptr;
+  expect_refused(config, "rope_parameters.other");
+}
+
 TEST(Registry, BothRopeSpellingsMeanTheSame) {
   json config = read_config(golden("llama"));
   json old = config;
