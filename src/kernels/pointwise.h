@@ -12,8 +12,9 @@ enum class Activation : uint8_t {
   gelu,
   relu,
   relu2,
-  clamped_swiglu,  // gpt-oss, gated only: g = min(gate, 7), u = clamp(up, -7, 7): (u + 1) * g * sigmoid(1.702 g)
+  clamped_swiglu,  // gpt-oss, gated only; g = min(gate, limit), u = up within +-limit: (u + 1) * g * sigmoid(alpha g)
 };
+constexpr float swiglu_limit = 7, swiglu_alpha = 1.702f;  // of clamped_swiglu
 std::string_view name_of(Activation activation);
 
 // embedding: y[t] = scale * table[ids[t] - first_id]; an id outside the table's rows gives zeros (vocabulary shards).

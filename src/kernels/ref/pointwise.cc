@@ -16,8 +16,6 @@ void run_embedding(const EmbeddingArgs& a, ExecContext& context) {
   });
 }
 
-constexpr float swiglu_limit = 7;  // of gpt-oss's clamped_swiglu
-
 float activate(Activation activation, float x) {
   switch (activation) {
     case Activation::silu: return silu(x);
@@ -28,7 +26,7 @@ float activate(Activation activation, float x) {
     case Activation::relu2: return std::max(x, 0.0f) * std::max(x, 0.0f);
     case Activation::clamped_swiglu: {
       const float gate = std::min(x, swiglu_limit);
-      return gate / (1.0f + std::exp(-1.702f * gate));
+      return gate / (1.0f + std::exp(-swiglu_alpha * gate));
     }
   }
   return x;

@@ -97,10 +97,23 @@ HWY_INLINE V activate(V x) {
   if constexpr (activation == Activation::silu) return silu(d, x);
   if constexpr (activation == Activation::relu) return positive;
   if constexpr (activation == Activation::relu2) return hn::Mul(positive, positive);
+  if constexpr (activation == Activation::clamped_swiglu) {  // g * sigmoid(alpha g) = silu(alpha g) / alpha
+    const V gate = hn::Min(x, hn::Set(d, swiglu_limit));
+    return hn::Mul(silu(d, hn::Mul(gate, hn::Set(d, swiglu_alpha))), hn::Set(d, 1 / swiglu_alpha));
+  }
   // gelu_tanh: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
   const V inner = hn::MulAdd(hn::Mul(hn::Set(d, 0.044715f), hn::Mul(x, x)), x, x);
   const V t = tanh(d, hn::Mul(hn::Set(d, 0.7978845608028654f), inner));
   return hn::Mul(hn::Mul(hn::Set(d, 0.5f), x), hn::Add(hn::Set(d, 1.0f), t));
+}
+
+// What the activated gate multiplies.
+template <Activation activation>
+HWY_INLINE V factor(V up) {
+  if constexpr (activation != Activation::clamped_swiglu) return up;
+  const D d;
+  const V limit = hn::Set(d, swiglu_limit);
+  return hn::Add(hn::Max(hn::Min(up, limit), hn::Neg(limit)), hn::Set(d, 1.0f));
 }
 
 template <Activation activation, class Y>
@@ -110,7 +123,7 @@ void activation_row(const GatedActivationArgs& a, int64_t t) {
   Y* y = a.y.row<Y>(t);
   for (int64_t i = 0; i < width; i += lanes) {
     V value = activate<activation>(load_at(x, i, width));
-    if (a.gated) value = hn::Mul(value, load_at(x + width, i, width));
+    if (a.gated) value = hn::Mul(value, factor<activation>(load_at(x + width, i, width)));
     store_at(value, y, i, width);
   }
 }
@@ -128,6 +141,7 @@ void run_activation(const GatedActivationArgs& a, ExecContext& context) {
     case Activation::gelu_tanh: return run_activation_of<Activation::gelu_tanh>(a, context);
     case Activation::relu: return run_activation_of<Activation::relu>(a, context);
     case Activation::relu2: return run_activation_of<Activation::relu2>(a, context);
+    case Activation::clamped_swiglu: return run_activation_of<Activation::clamped_swiglu>(a, context);
     case Activation::gelu: break;  // refused by supports()
   }
 }
