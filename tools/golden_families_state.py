@@ -112,17 +112,23 @@ COMPUTED = ("slope_rate", "query_decay", "key_decay", "diagonal_decay")  # MiniM
 
 
 def randomize(name, shape, base, tied, g, usual=make_golden.randomize):
-    leaf = name.rsplit(".", 1)[-1]
-    if leaf in COMPUTED:
-        return base
-    if leaf == "expert_bias":
+    if name.endswith("expert_bias"):
         return 0.2 * torch.randn(shape, generator=g)
-    if leaf == "weight" and len(shape) == 1:  # around zero where the norm adds one
+    if name.endswith("weight") and len(shape) == 1:  # around zero where the norm adds one
         return base + 0.2 * torch.randn(shape, generator=g)
     return usual(name, shape, base, tied, g)
+
+
+@torch.no_grad()
+def fill(module, tied, g, f16, usual=make_golden.fill):
+    kept = {name: value.clone() for name, value in module.state_dict().items() if name.endswith(COMPUTED)}
+    usual(module, tied, g, f16)
+    for name, value in kept.items():
+        module.state_dict()[name].copy_(value)
 
 
 if __name__ == "__main__":
     make_golden.FAMILIES = FAMILIES
     make_golden.randomize = randomize
+    make_golden.fill = fill
     make_golden.main()
