@@ -40,6 +40,9 @@ float dot(const A* a, const B* b, int64_t n) {
 inline float silu(float x) {
   return x / (1.0f + std::exp(-x));
 }
+inline float sigmoid(float x) {
+  return 1.0f / (1.0f + std::exp(-x));
+}
 inline float softplus(float x) {
   return x > 20.0f ? x : std::log1p(std::exp(x));
 }

@@ -5,26 +5,11 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/kv_cache_spec.h"
 #include "kernels/ref/scalar.h"
+#include "kernels/ref/state_rows.h"
 
 namespace medley::ref {
 namespace {
-
-struct RowRange {
-  int64_t begin, end;  // tokens of the step
-  const float* read;   // state before; null: zero
-  float* write;        // state after; null: not written
-};
-
-RowRange range_of(const RaggedRows& rows, const StateSlots& state, int64_t row) {
-  const auto at = [&](int32_t index) -> float* {
-    if (index < 0) return nullptr;
-    return reinterpret_cast<float*>(state.base + int64_t(index) * state_granule + state.offset_bytes);
-  };
-  const int32_t* offsets = rows.row_offsets.as<int32_t>();
-  return {offsets[row], offsets[row + 1], at(state.read[row]), at(state.write[row])};
-}
 
 constexpr int64_t channels_per_task = 64;
 
@@ -32,7 +17,7 @@ void run_conv(const CausalConvArgs& a, ExecContext& context) {
   const int64_t channels = a.x.size(1), tail = a.width - 1;
   const int64_t parts = (channels + channels_per_task - 1) / channels_per_task;
   context.threads.parallel_for(a.rows.num_rows * parts, [&](int64_t task, int) {
-    const RowRange row = range_of(a.rows, a.state, task / parts);
+    const StateRow row = state_row(a.rows, a.state, task / parts);
     const int64_t first = task % parts * channels_per_task;
     std::vector<float> inputs;  // the tail, then the new tokens, of one channel
     for (int64_t c = first; c < std::min(first + channels_per_task, channels); ++c) {
@@ -53,7 +38,7 @@ void run_conv(const CausalConvArgs& a, ExecContext& context) {
 }
 
 template <class Y>
-void scan_channel(const SelectiveScanArgs& a, const RowRange& row, int64_t channel, std::vector<float>& state) {
+void scan_channel(const SelectiveScanArgs& a, const StateRow& row, int64_t channel, std::vector<float>& state) {
   const int64_t states = a.b.size(1);
   const float* decay = a.a + channel * states;
   state.assign(size_t(states), 0.0f);
@@ -81,7 +66,7 @@ void run_selective(const SelectiveScanArgs& a, ExecContext& context) {
   with_float_type(a.y.dtype, [&](auto* type) {
     using Y = std::remove_pointer_t<decltype(type)>;
     context.threads.parallel_for(a.rows.num_rows * parts, [&](int64_t task, int) {
-      const RowRange row = range_of(a.rows, a.state, task / parts);
+      const StateRow row = state_row(a.rows, a.state, task / parts);
       const int64_t first = task % parts * channels_per_task;
       std::vector<float> state;
       for (int64_t c = first; c < std::min(first + channels_per_task, channels); ++c) scan_channel<Y>(a, row, c, state);
@@ -89,7 +74,7 @@ void run_selective(const SelectiveScanArgs& a, ExecContext& context) {
   });
 }
 
-void scan_head(const SsdScanArgs& a, const RowRange& row, int64_t head) {
+void scan_head(const SsdScanArgs& a, const StateRow& row, int64_t head) {
   const int64_t heads = a.x.size(1), dim = a.x.size(2), states = a.b.size(2);
   const int64_t group = head / (heads / a.b.size(1));
   std::vector<float> state(size_t(dim * states), 0.0f);
@@ -115,7 +100,7 @@ void scan_head(const SsdScanArgs& a, const RowRange& row, int64_t head) {
 void run_ssd(const SsdScanArgs& a, ExecContext& context) {
   const int64_t heads = a.x.size(1);
   context.threads.parallel_for(a.rows.num_rows * heads, [&](int64_t task, int) {
-    scan_head(a, range_of(a.rows, a.state, task / heads), task % heads);
+    scan_head(a, state_row(a.rows, a.state, task / heads), task % heads);
   });
 }
 
