@@ -8,8 +8,9 @@ namespace medley {
 
 enum class NormGate : uint8_t {
   none,
-  before,  // normalises x * silu(gate)  (Mamba2)
-  after,   // multiplies the normalised x by silu(gate)  (gated delta net)
+  before,         // normalises x * silu(gate)  (Mamba2)
+  after,          // multiplies the normalised x by silu(gate)  (gated delta net)
+  after_sigmoid,  // multiplies it by sigmoid(gate)  (Kimi Delta Attention, lightning attention)
 };
 
 struct RmsNormDesc {

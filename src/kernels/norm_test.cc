@@ -21,11 +21,12 @@ std::vector<Case> cases() {
   for (int64_t tokens : {0, 1, 5})
     for (auto [dim, group] :
          std::vector<std::pair<int64_t, int64_t>>{{1, 0}, {7, 0}, {64, 0}, {130, 0}, {96, 24}, {1000, 0}})
-      for (int variant = 0; variant < 8; ++variant) {
+      for (int variant = 0; variant < 9; ++variant) {
         Case c{tokens,         dim, group,      variant != 1, variant == 2, variant == 3 || variant == 7,
                NormGate::none, 0,   DType::f32, false};
         if (variant == 4) c.gate = NormGate::before;
         if (variant == 5) c.gate = NormGate::after;
+        if (variant == 8) c.gate = NormGate::after_sigmoid;
         if (variant == 6) c.in_place = true;
         if (variant == 7 || variant == 4) c.y = DType::bf16;
         if (variant >= 3) c.offset = float(variant % 2);
@@ -84,6 +85,7 @@ TEST(RmsNorm, EveryLevelNormalises) {
             double want = input(i) * inverse;
             if (c.weight) want *= get(weight, {c.per_group ? i - g : i}) + double(c.offset);
             if (c.gate == NormGate::after) want *= silu(i);
+            if (c.gate == NormGate::after_sigmoid) want /= 1 + std::exp(-get(gate, {t, i}));
             // The sum of squares has no cancellation: group roundings, halved by the root; then about ten more in the
             // gate, the division and the products. weight + offset may cancel: its rounding counts against 2 or so.
             const double relative = (double(group) / 2 + 16) * f32_unit + (c.y == DType::bf16 ? 1.01 * bf16_unit : 0);

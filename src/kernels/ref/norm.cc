@@ -28,6 +28,7 @@ void normalize_row(const RmsNormArgs& a, int64_t t) {
       float value = input(i) * inverse;
       if (a.weight != nullptr) value *= a.weight[a.weight_per_group ? i - g : i] + a.weight_offset;
       if (a.gate_order == NormGate::after) value *= silu(gate[i]);
+      if (a.gate_order == NormGate::after_sigmoid) value *= sigmoid(gate[i]);
       store(y + i, value);
     }
   }

@@ -1,0 +1,53 @@
+#include "layers/lightning.h"
+
+#include <cmath>
+
+namespace medley {
+
+Lightning::Lightning(LoadContext& context, const LightningSpec& spec, CacheLayout& cache)
+    : spec_(spec), dtype_(context.dtype) {
+  const std::string& at = spec.prefix;
+  const int64_t all = spec.heads * spec.dim;
+  const UnitRange mine = units_of(context.shard(), spec.heads);
+  heads_ = mine.count;
+  const Slice by_head{.dim = 0, .units = spec.heads};
+  qkv_ = ColumnParallelLinear(context, {{at + "qkv_proj.weight", "", 3 * all, spec.hidden, by_head}});
+  gate_ = ColumnParallelLinear(context, {{at + "output_gate.weight", "", all, spec.hidden, by_head}});
+  for (int64_t head = mine.begin; head < mine.begin + mine.count; ++head)
+    decay_.push_back(std::exp(-spec.slopes.at(size_t(head))));
+  norm_ = RmsNorm(context, at + "norm.weight", all, NormRule{spec.norm_eps}, by_head);
+  out_ = RowParallelLinear(
+      context, {.weight = at + "out_proj.weight", .out = spec.hidden, .in = all, .slice = {.units = spec.heads}});
+  place_ = cache.add_state("lightning attention", heads_ * spec.dim * spec.dim * 4,
+                           fmt::format("{} x {} x {}, f32", heads_, spec.dim, spec.dim));
+  activate_ = context.kernels.resolve(
+      gated_activation_op(),
+      {.width = 3 * heads_ * spec.dim, .activation = spec.activation, .gated = false, .y = DType::f32});
+  scan_ = context.kernels.resolve(lightning_op(), {.heads = heads_, .k_dim = spec.dim, .v_dim = spec.dim});
+}
+
+void Lightning::forward(const Step& step, const TensorView& x, const TensorView& y, ExecContext& exec) const {
+  const Workspace::Scope scope(exec.workspace);
+  const int64_t tokens = step.num_tokens, dim = spec_.dim, inner = heads_ * dim;
+  const TensorView projected = exec.workspace.alloc(DType::f32, {tokens, 3 * inner});
+  const TensorView gate = exec.workspace.alloc(DType::f32, {tokens, inner});
+  qkv_(x, projected, exec);
+  gate_(x, gate, exec);
+  const TensorView activated = exec.workspace.alloc(DType::f32, {tokens, 3 * inner});
+  activate_({.x = projected, .activation = spec_.activation, .gated = false, .y = activated}, exec);
+  const TensorView qkv = activated.split_last(heads_, 3 * dim);
+  const TensorView scanned = exec.workspace.alloc(DType::f32, {tokens, heads_, dim});
+  scan_({.q = qkv.slice(2, 0, dim),
+         .k = qkv.slice(2, dim, dim),
+         .v = qkv.slice(2, 2 * dim, dim),
+         .decay = decay_.data(),
+         .rows = ragged_rows(step),
+         .state = state_slots(step, place_),
+         .y = scanned},
+        exec);
+  const TensorView normed = exec.workspace.alloc(dtype_, {tokens, inner});
+  norm_.gated(scanned.reshape({tokens, inner}), gate, NormGate::after_sigmoid, normed, exec);
+  out_(normed, y, exec);
+}
+
+}  // namespace medley
