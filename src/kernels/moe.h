@@ -23,6 +23,7 @@ struct RoutingRule {
   int32_t top_groups = 1;  // and only experts of the best so many are eligible
   bool renormalize = false;
   float scaling = 1;
+  float sum_epsilon = 1e-20f;  // added to the sum of sigmoid scores that renormalises (DeepSeek-V3's; LFM2's is 1e-6)
 };
 
 struct RouteDesc {

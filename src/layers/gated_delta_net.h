@@ -22,6 +22,12 @@ struct GatedDeltaNetSpec {
   int64_t hidden = 0, heads = 0, key_heads = 0, k_dim = 0, v_dim = 0, conv_width = 0;
   DeltaNetLayout layout = DeltaNetLayout::separate;
   float norm_eps = 1e-6f;
+
+  GatedDeltaNetSpec at(const std::string& place) const {
+    GatedDeltaNetSpec copy = *this;
+    copy.prefix = place;
+    return copy;
+  }
 };
 
 class GatedDeltaNet {

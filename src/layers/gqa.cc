@@ -14,26 +14,36 @@ Gqa::Gqa(LoadContext& context, const GqaSpec& spec, CacheLayout& cache) : spec_(
   const auto rows = [&](UnitRange range, int dim = 0) {
     return Slice{.dim = dim, .begin = range.begin * spec.head_dim, .count = range.count * spec.head_dim};
   };
-  const auto part = [&](const char* name, int64_t heads, UnitRange range) {
+  std::vector<LinearPart> parts;
+  const auto part = [&](const char* name, int64_t out, const Slice& slice, float scale) {
     const std::string at = spec.prefix + name;
-    return LinearPart{at + ".weight", spec.qkv_bias ? at + ".bias" : "", heads * spec.head_dim, spec.hidden,
-                      rows(range)};
+    parts.push_back({at + ".weight", spec.qkv_bias ? at + ".bias" : "", out, spec.hidden, slice, scale});
   };
-  qkv_ = ColumnParallelLinear(context, {part("q_proj", spec.heads, q_.heads), part("k_proj", spec.kv_heads, k_.heads),
-                                        part("v_proj", spec.kv_heads, mine.groups)});
+  if (spec.gated) {
+    for (const int64_t half : {0, 1})  // all of q, then all of the gate
+      for (int64_t head = mine.heads.begin; head < mine.heads.begin + mine.heads.count; ++head)
+        part("q_proj", 2 * spec.heads * spec.head_dim,
+             {.dim = 0, .begin = (2 * head + half) * spec.head_dim, .count = spec.head_dim}, spec.q_scale);
+  } else {
+    part("q_proj", spec.heads * spec.head_dim, rows(q_.heads), spec.q_scale);
+  }
+  part("k_proj", spec.kv_heads * spec.head_dim, rows(k_.heads), spec.k_scale);
+  part("v_proj", spec.kv_heads * spec.head_dim, rows(mine.groups), spec.v_scale);
+  qkv_ = ColumnParallelLinear(context, parts);
   if (spec.qk_norm) {
     const int64_t q_dim = spec.head_dim * (whole ? spec.heads : 1), k_dim = spec.head_dim * (whole ? spec.kv_heads : 1);
-    q_norm_.emplace(context, spec.prefix + "q_norm.weight", q_dim, *spec.qk_norm);
-    k_norm_.emplace(context, spec.prefix + "k_norm.weight", k_dim, *spec.qk_norm);
+    q_norm_.emplace(context, spec.prefix + spec.q_norm_name + ".weight", q_dim, *spec.qk_norm);
+    k_norm_.emplace(context, spec.prefix + spec.k_norm_name + ".weight", k_dim, *spec.qk_norm);
   }
   if (spec.sinks)
     sinks_ = context.weights.take_floats(spec.prefix + "sinks", {spec.heads},
                                          {.begin = mine.heads.begin, .count = mine.heads.count});
-  o_ = RowParallelLinear(context, {.weight = spec.prefix + "o_proj.weight",
-                                   .bias = spec.o_bias ? spec.prefix + "o_proj.bias" : "",
+  o_ = RowParallelLinear(context, {.weight = spec.prefix + spec.o_name + ".weight",
+                                   .bias = spec.o_bias ? spec.prefix + spec.o_name + ".bias" : "",
                                    .out = spec.hidden,
                                    .in = spec.heads * spec.head_dim,
-                                   .slice = rows(mine.heads, 1)});
+                                   .slice = rows(mine.heads, 1),
+                                   .scale = spec.o_scale});
   if (spec_.scale == 0) spec_.scale = float(1 / std::sqrt(double(spec.head_dim)));
 
   const int64_t kv_dim = kv_heads_ * spec.head_dim;
@@ -46,25 +56,27 @@ Gqa::Gqa(LoadContext& context, const GqaSpec& spec, CacheLayout& cache) : spec_(
                                                               .v_dim = spec.head_dim,
                                                               .v_offset = kv_dim,
                                                               .cache = dtype_,
-                                                              .y = dtype_,
+                                                              .y = spec.gated ? DType::f32 : dtype_,
                                                               .window = spec.window > 0,
                                                               .sinks = spec.sinks});
+  if (spec.gated) gate_ = context.kernels.resolve(gate_op(), {.act = Gate::sigmoid, .y = dtype_});
 }
 
 void Gqa::forward(const Step& step, const TensorView& x, std::span<const StepRope> ropes, const TensorView& y,
                   ExecContext& exec) const {
   const Workspace::Scope scope(exec.workspace);
   const int64_t tokens = step.num_tokens, dim = spec_.head_dim;
-  const int64_t q_width = q_.heads.count * dim, k_width = k_.heads.count * dim;
+  const int64_t width = heads_ * dim, q_width = q_.heads.count * dim, k_width = k_.heads.count * dim;
+  const int64_t k_at = spec_.gated ? 2 * q_width : q_width;
   const TensorView qkv = exec.workspace.alloc(DType::f32, {tokens, qkv_.out()});
   qkv_(x, qkv, exec);
   if (q_norm_) {
     q_norm_->heads(qkv.slice(1, 0, q_width), exec);
-    k_norm_->heads(qkv.slice(1, q_width, k_width), exec);
+    k_norm_->heads(qkv.slice(1, k_at, k_width), exec);
   }
   const TensorView q = qkv.slice(1, q_.first * dim, heads_ * dim);
-  const TensorView k = qkv.slice(1, q_width + k_.first * dim, kv_heads_ * dim);
-  const TensorView v = qkv.slice(1, q_width + k_width, kv_heads_ * dim);
+  const TensorView k = qkv.slice(1, k_at + k_.first * dim, kv_heads_ * dim);
+  const TensorView v = qkv.slice(1, k_at + k_width, kv_heads_ * dim);
   const TensorView q_heads = q.split_last(heads_, dim);
   if (spec_.rope >= 0) {
     const StepRope& rope = ropes[size_t(spec_.rope)];
@@ -73,7 +85,7 @@ void Gqa::forward(const Step& step, const TensorView& x, std::span<const StepRop
   }
   const PagedCache cache = paged_cache(step, place_, dtype_);
   write_({.a = k, .b = v, .cache = cache}, exec);
-  const TensorView heads = exec.workspace.alloc(dtype_, {tokens, heads_, dim});
+  const TensorView heads = exec.workspace.alloc(spec_.gated ? DType::f32 : dtype_, {tokens, heads_, dim});
   attention_({.q = q_heads,
               .cache = cache,
               .rows = ragged_rows(step),
@@ -85,7 +97,13 @@ void Gqa::forward(const Step& step, const TensorView& x, std::span<const StepRop
               .sinks = sinks_.empty() ? nullptr : sinks_.data(),
               .y = heads},
              exec);
-  o_(heads.reshape({tokens, heads_ * dim}), y, exec);
+  TensorView attended = heads.reshape({tokens, width});
+  if (spec_.gated) {
+    const TensorView gated = exec.workspace.alloc(dtype_, {tokens, width});
+    gate_({.x = attended, .gate = qkv.slice(1, q_width, width), .act = Gate::sigmoid, .y = gated}, exec);
+    attended = gated;
+  }
+  o_(attended, y, exec);
 }
 
 }  // namespace medley

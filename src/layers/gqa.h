@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kernels/attention.h"
+#include "kernels/gate.h"
 #include "layers/cache_layout.h"
 #include "layers/linear.h"
 #include "layers/norm.h"
@@ -24,6 +25,9 @@ struct GqaSpec {
   int32_t window = 0;               // tokens a query sees; 0: all
   bool sinks = false;               // a learnt logit per head that takes part of the softmax (gpt-oss)
   float scale = 0;                  // of the scores; 0: head_dim^-1/2
+  bool gated = false;               // q_proj gives, head by head, q and a gate: sigmoid of it multiplies the output
+  std::string q_norm_name = "q_norm", k_norm_name = "k_norm", o_name = "o_proj";
+  float q_scale = 1, k_scale = 1, v_scale = 1, o_scale = 1;  // factors of the projections' outputs (Falcon-H1)
 };
 
 class Gqa {
@@ -53,6 +57,7 @@ class Gqa {
   RowParallelLinear o_;
   Kernel<CacheWriteArgs> write_;
   Kernel<PagedAttentionArgs> attention_;
+  Kernel<GateArgs> gate_;
 };
 
 }  // namespace medley

@@ -15,6 +15,12 @@ struct KdaSpec {
   std::string prefix;  // "model.layers.0.self_attn."
   int64_t hidden = 0, heads = 0, dim = 0, conv_width = 0;
   float norm_eps = 1e-5f;
+
+  KdaSpec at(const std::string& place) const {
+    KdaSpec copy = *this;
+    copy.prefix = place;
+    return copy;
+  }
 };
 
 class Kda {

@@ -16,6 +16,12 @@ struct LightningSpec {
   Activation activation = Activation::silu;
   std::vector<float> slopes;  // [heads]: a step multiplies a head's state by exp(-slope)
   float norm_eps = 1e-6f;
+
+  LightningSpec at(const std::string& place) const {
+    LightningSpec copy = *this;
+    copy.prefix = place;
+    return copy;
+  }
 };
 
 class Lightning {

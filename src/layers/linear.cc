@@ -1,5 +1,7 @@
 #include "layers/linear.h"
 
+#include <algorithm>
+
 namespace medley {
 namespace {
 
@@ -68,6 +70,11 @@ Linear::Linear(LoadContext& context, const std::vector<LinearPart>& parts) {
   }
   int64_t rows = 0;
   for (const TensorView& view : views) rows += view.size(0);
+  const auto scaled = [](const LinearPart& part) { return part.scale != 1; };
+  if (std::any_of(parts.begin(), parts.end(), scaled)) {
+    for (size_t i = 0; i < parts.size(); ++i) scale_.insert(scale_.end(), size_t(views[i].size(0)), parts[i].scale);
+    scale_columns_ = context.kernels.resolve(scale_columns_op(), {.dim = rows});
+  }
   kernel_ = context.kernels.resolve(
       linear_op(), {.in = views[0].size(1), .out = rows, .x = context.dtype, .weight = common_dtype(views)});
   PackedMatrices packed = pack_matrices(context, kernel_.layout, {views});
@@ -77,6 +84,7 @@ Linear::Linear(LoadContext& context, const std::vector<LinearPart>& parts) {
 
 void Linear::operator()(const TensorView& x, const TensorView& y, ExecContext& exec) const {
   kernel_({.x = x, .weight = weight_, .bias = bias_.empty() ? nullptr : bias_.data(), .y = y}, exec);
+  if (!scale_.empty()) scale_columns_({.scale = scale_.data(), .y = y}, exec);
 }
 
 RowParallelLinear::RowParallelLinear(LoadContext& context, LinearPart part) : comm_(&context.comm) {

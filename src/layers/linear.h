@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/gate.h"
 #include "kernels/linear.h"
 #include "layers/load_context.h"
 
@@ -17,6 +18,7 @@ struct LinearPart {
   int64_t out = 0;     // rows of the whole tensor
   int64_t in = 0;      // columns of the whole tensor
   Slice slice;         // rows (dim 0) or columns (dim 1) taken, and how ranks share them
+  float scale = 1;     // multiplies these rows' outputs, bias included
 };
 
 class Linear {
@@ -35,6 +37,8 @@ class Linear {
   WeightView weight_;
   Buffer storage_;
   std::vector<float> bias_;
+  std::vector<float> scale_;  // [out], when any is not 1
+  Kernel<ScaleColumnsArgs> scale_columns_;
 };
 
 // y holds the rank's own outputs.

@@ -27,9 +27,12 @@ Mamba::Mamba(LoadContext& context, const MambaSpec& spec, CacheLayout& cache) : 
   x_proj_ = RowParallelLinear(
       context, {.weight = at + "x_proj.weight", .out = spec.dt_rank + 2 * states, .in = all, .slice = {.units = all}});
   if (spec.parameter_norms) {
-    dt_norm_.emplace(context, at + "dt_layernorm.weight", spec.dt_rank, NormRule{*spec.parameter_norms});
-    b_norm_.emplace(context, at + "b_layernorm.weight", states, NormRule{*spec.parameter_norms});
-    c_norm_.emplace(context, at + "c_layernorm.weight", states, NormRule{*spec.parameter_norms});
+    const auto norm = [&](const char* name, int64_t dim) {
+      return RmsNorm(context, spec.parameter_norm_weights ? at + name : "", dim, NormRule{*spec.parameter_norms});
+    };
+    dt_norm_ = norm("dt_layernorm.weight", spec.dt_rank);
+    b_norm_ = norm("b_layernorm.weight", states);
+    c_norm_ = norm("c_layernorm.weight", states);
   }
   dt_proj_ = ColumnParallelLinear(context, {{at + "dt_proj.weight", "", all, spec.dt_rank, mine}});
   dt_bias_ = context.weights.take_floats(at + "dt_proj.bias", {all}, mine);

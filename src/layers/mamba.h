@@ -17,6 +17,13 @@ struct MambaSpec {
   int64_t hidden = 0, channels = 0, states = 0, conv_width = 0, dt_rank = 0;
   bool conv_bias = true, proj_bias = false;
   std::optional<float> parameter_norms;  // eps of dt_layernorm, b_layernorm and c_layernorm (Jamba)
+  bool parameter_norm_weights = true;    // these norms have weights (not in Falcon Mamba)
+
+  MambaSpec at(const std::string& place) const {
+    MambaSpec copy = *this;
+    copy.prefix = place;
+    return copy;
+  }
 };
 
 class Mamba {

@@ -15,14 +15,16 @@ Mamba2::Mamba2(LoadContext& context, const Mamba2Spec& spec, CacheLayout& cache)
   const auto section = [](int64_t begin, UnitRange range, int64_t width) {
     return Slice{.dim = 0, .begin = begin + range.begin * width, .count = range.count * width};
   };
-  const auto part = [&](const Slice& slice) {
-    return LinearPart{at + "in_proj.weight", spec.proj_bias ? at + "in_proj.bias" : "", rows, spec.hidden, slice};
+  const auto part = [&](const Slice& slice, float scale) {
+    return LinearPart{
+        at + "in_proj.weight", spec.proj_bias ? at + "in_proj.bias" : "", rows, spec.hidden, slice, scale};
   };
-  in_ = ColumnParallelLinear(
-      context,
-      {part(section(0, mine.heads, spec.head_dim)), part(section(inner, mine.heads, spec.head_dim)),
-       part(section(2 * inner, mine.groups, spec.states)), part(section(2 * inner + bc, mine.groups, spec.states)),
-       part(section(2 * inner + 2 * bc, mine.heads, 1))});
+  const Mamba2Multipliers& by = spec.multipliers;
+  in_ = ColumnParallelLinear(context, {part(section(0, mine.heads, spec.head_dim), by.z),
+                                       part(section(inner, mine.heads, spec.head_dim), by.x),
+                                       part(section(2 * inner, mine.groups, spec.states), by.b),
+                                       part(section(2 * inner + bc, mine.groups, spec.states), by.c),
+                                       part(section(2 * inner + 2 * bc, mine.heads, 1), by.dt)});
   for (const Slice& slice : {section(0, mine.heads, spec.head_dim), section(inner, mine.groups, spec.states),
                              section(inner + bc, mine.groups, spec.states)}) {
     const auto weight = context.weights.take_floats(at + "conv1d.weight", {inner + 2 * bc, 1, spec.conv_width}, slice);
@@ -35,12 +37,16 @@ Mamba2::Mamba2(LoadContext& context, const Mamba2Spec& spec, CacheLayout& cache)
   dt_bias_ = context.weights.take_floats(at + "dt_bias", {spec.heads}, by_head);
   a_ = negative_exponential(context.weights.take_floats(at + "A_log", {spec.heads}, by_head));
   d_ = context.weights.take_floats(at + "D", {spec.heads}, by_head);
-  norm_ = RmsNorm(context, at + "norm.weight", inner, NormRule{spec.norm_eps}, channels_by_head);
+  if (spec.norm != Mamba2Norm::none) {
+    const NormRule rule{.eps = spec.norm_eps, .group = spec.norm_by_group ? inner / spec.groups : 0};
+    norm_ = RmsNorm(context, at + "norm.weight", inner, rule, channels_by_head);
+  }
   out_ = RowParallelLinear(context, {.weight = at + "out_proj.weight",
-                                     .bias = spec.proj_bias ? at + "out_proj.bias" : "",
+                                     .bias = spec.out_bias ? at + "out_proj.bias" : "",
                                      .out = spec.hidden,
                                      .in = inner,
-                                     .slice = channels_by_head});
+                                     .slice = channels_by_head,
+                                     .scale = by.out});
 
   const int64_t channels = heads_ * spec.head_dim + 2 * groups_ * spec.states;
   place_ =
@@ -50,6 +56,7 @@ Mamba2::Mamba2(LoadContext& context, const Mamba2Spec& spec, CacheLayout& cache)
   conv_ = context.kernels.resolve(causal_conv_op(), {.channels = channels, .width = spec.conv_width});
   scan_ = context.kernels.resolve(
       ssd_scan_op(), {.heads = heads_, .head_dim = spec.head_dim, .states = spec.states, .groups = groups_});
+  if (spec.norm == Mamba2Norm::none) gate_ = context.kernels.resolve(gate_op(), {.act = Gate::silu, .y = dtype_});
 }
 
 void Mamba2::forward(const Step& step, const TensorView& x, const TensorView& y, ExecContext& exec) const {
@@ -86,7 +93,13 @@ void Mamba2::forward(const Step& step, const TensorView& x, const TensorView& y,
          .y = scanned},
         exec);
   const TensorView normed = exec.workspace.alloc(dtype_, {tokens, inner});
-  norm_.gated(scanned.reshape({tokens, inner}), gate, normed, exec);
+  const TensorView scanned_rows = scanned.reshape({tokens, inner});
+  if (spec_.norm == Mamba2Norm::none) {
+    gate_({.x = scanned_rows, .gate = gate, .act = Gate::silu, .y = normed}, exec);
+  } else {
+    const NormGate order = spec_.norm == Mamba2Norm::gate_first ? NormGate::before : NormGate::after;
+    norm_.gated(scanned_rows, gate, order, normed, exec);
+  }
   out_(normed, y, exec);
 }
 

@@ -3,6 +3,7 @@
 // f32 [width - 1, channels + 2 groups x states], then the recurrent state f32 [heads, head_dim, states].
 #pragma once
 
+#include "kernels/gate.h"
 #include "kernels/state_space.h"
 #include "layers/cache_layout.h"
 #include "layers/linear.h"
@@ -10,12 +11,33 @@
 
 namespace medley {
 
+// What happens between the scan and out_proj.
+enum class Mamba2Norm : uint8_t {
+  gate_first,  // norm(x * silu(z))
+  norm_first,  // norm(x) * silu(z)
+  none,        // x * silu(z)
+};
+
+// Factors of the projections' outputs (Falcon-H1).
+struct Mamba2Multipliers {
+  float z = 1, x = 1, b = 1, c = 1, dt = 1, out = 1;
+};
+
 struct Mamba2Spec {
   std::string prefix;  // "backbone.layers.0.mixer."
   int64_t hidden = 0, heads = 0, head_dim = 0, states = 0, groups = 0, conv_width = 0;
-  bool conv_bias = true, proj_bias = false;
+  bool conv_bias = true, proj_bias = false, out_bias = false;
   float norm_eps = 1e-5f;
+  Mamba2Norm norm = Mamba2Norm::gate_first;
+  bool norm_by_group = false;    // each group's channels are normalised apart
   float dt_min = 0, dt_max = 0;  // time_step_limit
+  Mamba2Multipliers multipliers;
+
+  Mamba2Spec at(const std::string& place) const {
+    Mamba2Spec copy = *this;
+    copy.prefix = place;
+    return copy;
+  }
 };
 
 class Mamba2 {
@@ -35,6 +57,7 @@ class Mamba2 {
   RowParallelLinear out_;
   Kernel<CausalConvArgs> conv_;
   Kernel<SsdScanArgs> scan_;
+  Kernel<GateArgs> gate_;  // without a norm
 };
 
 }  // namespace medley

@@ -10,11 +10,13 @@ namespace medley {
 struct NormRule {
   float eps = 1e-6f;
   float weight_offset = 0;  // added to the stored weight: 1 where checkpoints hold it zero-centred
+  int64_t group = 0;        // elements normalised together; 0: all
 };
 
 class RmsNorm {
  public:
   RmsNorm() = default;
+  // An empty name: no weight.
   RmsNorm(LoadContext& context, const std::string& name, int64_t dim, NormRule rule, const Slice& slice = {});
 
   // y = norm(x). x f32 [tokens, dim].
@@ -27,9 +29,17 @@ class RmsNorm {
   void heads(const TensorView& x, ExecContext& exec) const {
     run({.x = x, .weight_per_group = true, .group = dim_, .y = x}, exec);
   }
-  // y = norm(x * silu(gate)).
-  void gated(const TensorView& x, const TensorView& gate, const TensorView& y, ExecContext& exec) const {
-    run({.x = x, .gate_order = NormGate::before, .gate = gate, .y = y}, exec);
+  // The same with a gate, before or after. x wider than the weight: every head on its own.
+  void gated(const TensorView& x, const TensorView& gate, NormGate order, const TensorView& y,
+             ExecContext& exec) const {
+    const bool by_head = x.size(1) != dim_;
+    run({.x = x,
+         .weight_per_group = by_head,
+         .group = by_head ? dim_ : rule_.group,
+         .gate_order = order,
+         .gate = gate,
+         .y = y},
+        exec);
   }
 
  private:

@@ -13,6 +13,12 @@ struct ShortConvSpec {
   std::string prefix;  // "model.layers.0.conv."
   int64_t hidden = 0, width = 0;
   bool bias = false;  // of the projections and the convolution
+
+  ShortConvSpec at(const std::string& place) const {
+    ShortConvSpec copy = *this;
+    copy.prefix = place;
+    return copy;
+  }
 };
 
 class ShortConv {

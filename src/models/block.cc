@@ -15,7 +15,12 @@ Block::Mixer Block::load_mixer(LoadContext& context, const MixerSpec& spec, Cach
                                [&](const GqaSpec& s) -> Mixer { return Gqa(context, s, cache); },
                                [&](const MlaSpec& s) -> Mixer { return Mla(context, s, cache); },
                                [&](const MambaSpec& s) -> Mixer { return Mamba(context, s, cache); },
-                               [&](const Mamba2Spec& s) -> Mixer { return Mamba2(context, s, cache); }},
+                               [&](const Mamba2Spec& s) -> Mixer { return Mamba2(context, s, cache); },
+                               [&](const ShortConvSpec& s) -> Mixer { return ShortConv(context, s, cache); },
+                               [&](const GatedDeltaNetSpec& s) -> Mixer { return GatedDeltaNet(context, s, cache); },
+                               [&](const KdaSpec& s) -> Mixer { return Kda(context, s, cache); },
+                               [&](const LightningSpec& s) -> Mixer { return Lightning(context, s, cache); },
+                               [&](const ParallelSpec& s) -> Mixer { return Parallel(context, s, cache); }},
                     spec);
 }
 
@@ -36,7 +41,12 @@ std::string kind_of(const MixerSpec& spec) {
                    return s.indexer ? fmt::format("MLA attention, best {} keys", s.indexer->top_k) : "MLA attention";
                  },
                  [](const MambaSpec&) -> std::string { return "Mamba"; },
-                 [](const Mamba2Spec&) -> std::string { return "Mamba2"; }},
+                 [](const Mamba2Spec&) -> std::string { return "Mamba2"; },
+                 [](const ShortConvSpec&) -> std::string { return "short convolution"; },
+                 [](const GatedDeltaNetSpec&) -> std::string { return "gated delta net"; },
+                 [](const KdaSpec&) -> std::string { return "Kimi delta attention"; },
+                 [](const LightningSpec&) -> std::string { return "lightning attention"; },
+                 [](const ParallelSpec&) -> std::string { return "attention beside Mamba2"; }},
       spec);
 }
 
@@ -98,6 +108,7 @@ void Block::forward(const Step& step, ResidualStream& stream, std::span<const St
     std::visit(Overloaded{[](std::monostate) {},
                           [&](const Gqa& mixer) { mixer.forward(step, stream.normed, ropes, stream.made, exec); },
                           [&](const Mla& mixer) { mixer.forward(step, stream.normed, ropes, stream.made, exec); },
+                          [&](const Parallel& mixer) { mixer.forward(step, stream.normed, ropes, stream.made, exec); },
                           [&](const auto& mixer) { mixer.forward(step, stream.normed, stream.made, exec); }},
                mixer_);
     leave(mixer_joint_, stream, exec);

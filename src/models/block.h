@@ -7,16 +7,22 @@
 #include <variant>
 
 #include "kernels/pointwise.h"
+#include "layers/gated_delta_net.h"
 #include "layers/gqa.h"
+#include "layers/kda.h"
+#include "layers/lightning.h"
 #include "layers/mamba.h"
 #include "layers/mamba2.h"
 #include "layers/mla.h"
 #include "layers/mlp.h"
 #include "layers/moe.h"
+#include "layers/parallel.h"
+#include "layers/short_conv.h"
 
 namespace medley {
 
-using MixerSpec = std::variant<std::monostate, GqaSpec, MlaSpec, MambaSpec, Mamba2Spec>;
+using MixerSpec = std::variant<std::monostate, GqaSpec, MlaSpec, MambaSpec, Mamba2Spec, ShortConvSpec,
+                               GatedDeltaNetSpec, KdaSpec, LightningSpec, ParallelSpec>;
 using FeedForwardSpec = std::variant<std::monostate, MlpSpec, MoeSpec>;
 
 // How what a part made joins the residual stream: x = keep * x + add * made.
@@ -61,7 +67,8 @@ class Block {
     std::optional<RmsNorm> post_norm;
     ResidualRule rule;
   };
-  using Mixer = std::variant<std::monostate, Gqa, Mla, Mamba, Mamba2>;
+  using Mixer =
+      std::variant<std::monostate, Gqa, Mla, Mamba, Mamba2, ShortConv, GatedDeltaNet, Kda, Lightning, Parallel>;
   using FeedForward = std::variant<std::monostate, Mlp, Moe>;
 
   static Mixer load_mixer(LoadContext& context, const MixerSpec& spec, CacheLayout& cache);

@@ -6,15 +6,7 @@ namespace medley {
 
 std::unique_ptr<Model> make_mamba(ConfigReader& config) {
   DecoderSpec spec = read_backbone(config, "mamba", true);
-  const int64_t hidden = spec.info.hidden_size;
-  MambaSpec mixer{.hidden = hidden,
-                  .channels = config.integer("intermediate_size", config.integer("expand", 2) * hidden),
-                  .states = config.integer("state_size", 16),
-                  .conv_width = config.integer("conv_kernel", 4),
-                  .dt_rank = read_dt_rank(config, "time_step_rank", hidden),
-                  .conv_bias = config.boolean("use_conv_bias", true),
-                  .proj_bias = config.boolean("use_bias", false)};
-  add_backbone_blocks(config, spec, mixer);
+  add_backbone_blocks(config, spec, read_mamba(config, spec.info.hidden_size));
   return make_decoder(std::move(spec));
 }
 

@@ -1,6 +1,4 @@
 // Mamba2 (Dao and Gu 2024), as transformers' Mamba2ForCausalLM.
-#include <limits>
-
 #include "models/families.h"
 #include "models/state_space_config.h"
 
@@ -18,13 +16,10 @@ std::unique_ptr<Model> make_mamba2(ConfigReader& config) {
                    .conv_bias = config.boolean("use_conv_bias", true),
                    .proj_bias = config.boolean("use_bias", false),
                    .norm_eps = spec.norm.eps};
+  mixer.out_bias = mixer.proj_bias;
   if (mixer.heads * mixer.head_dim != config.integer("expand", 2) * hidden)
     config.refuse("num_heads", fmt::format("num_heads x head_dim must be expand x hidden_size"));
-  const std::vector<double> limit = config.numbers("time_step_limit");
-  if (!limit.empty() && (limit.size() != 2 || limit[0] > limit[1]))
-    config.refuse("time_step_limit", "two ascending numbers are wanted");
-  mixer.dt_min = limit.empty() ? 0 : float(limit[0]);
-  mixer.dt_max = limit.empty() ? std::numeric_limits<float>::infinity() : float(limit[1]);
+  read_time_step_limit(config, mixer);
   // chunk_size tiles the scan of others and changes no result.
   config.ignore({"chunk_size"});
   add_backbone_blocks(config, spec, mixer);

@@ -67,7 +67,7 @@ void route_token(const RouteArgs& a, int64_t t) {
   float total = 1;
   if (rule.renormalize) {
     total = std::accumulate(weights.begin(), weights.end(), 0.0f);
-    if (rule.score == RouterScore::sigmoid) total += 1e-20f;  // as DeepSeek-V3
+    if (rule.score == RouterScore::sigmoid) total += rule.sum_epsilon;
   }
   for (int32_t k = 0; k < rule.top_k; ++k) {
     a.topk_ids.row<int32_t>(t)[k] = chosen[size_t(k)];
