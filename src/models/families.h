@@ -27,5 +27,10 @@ std::unique_ptr<Model> make_granitemoe(ConfigReader& config);
 std::unique_ptr<Model> make_granitemoeshared(ConfigReader& config);
 std::unique_ptr<Model> make_olmoe(ConfigReader& config);
 std::unique_ptr<Model> make_qwen2_moe(ConfigReader& config);
+std::unique_ptr<Model> make_bamba(ConfigReader& config);
+std::unique_ptr<Model> make_falcon_mamba(ConfigReader& config);
+std::unique_ptr<Model> make_lfm2(ConfigReader& config);
+std::unique_ptr<Model> make_lfm2_moe(ConfigReader& config);
+std::unique_ptr<Model> make_nemotron_h(ConfigReader& config);
 
 }  // namespace medley
