@@ -4,21 +4,24 @@ namespace medley {
 
 Mlp::Mlp(LoadContext& context, const MlpSpec& spec)
     : activation_(spec.activation), gated_(spec.gated()), dtype_(context.dtype) {
-  const auto name = [&](const std::string& linear, const char* what) { return spec.prefix + linear + what; };
+  const bool elsewhere = !spec.or_prefix.empty() && context.weights.has_prefix(spec.or_prefix);
+  const std::string& at = elsewhere ? spec.or_prefix : spec.prefix;
+  const auto name = [&](const std::string& linear, const char* what) { return at + linear + what; };
   // `rows` of a tensor, from `begin` on those of this part.
-  const auto part = [&](const std::string& linear, int64_t rows, int64_t begin) {
+  const auto part = [&](const std::string& linear, int64_t rows, int64_t begin, float scale = 1) {
     return LinearPart{name(linear, ".weight"),
                       spec.bias ? name(linear, ".bias") : "",
                       rows,
                       spec.hidden,
-                      {.dim = 0, .begin = begin, .count = spec.intermediate, .units = spec.intermediate}};
+                      {.dim = 0, .begin = begin, .count = spec.intermediate, .units = spec.intermediate},
+                      scale};
   };
   const int64_t inner = spec.intermediate;
   std::vector<LinearPart> parts;
   if (!spec.gate_over_up.empty()) {
-    parts = {part(spec.gate_over_up, 2 * inner, 0), part(spec.gate_over_up, 2 * inner, inner)};
+    parts = {part(spec.gate_over_up, 2 * inner, 0, spec.gate_scale), part(spec.gate_over_up, 2 * inner, inner)};
   } else {
-    if (gated_) parts.push_back(part(spec.gate, inner, 0));
+    if (gated_) parts.push_back(part(spec.gate, inner, 0, spec.gate_scale));
     parts.push_back(part(spec.up, inner, 0));
   }
   gate_up_ = ColumnParallelLinear(context, parts);
@@ -27,7 +30,8 @@ Mlp::Mlp(LoadContext& context, const MlpSpec& spec)
                                       .bias = spec.bias ? name(spec.down, ".bias") : "",
                                       .out = spec.hidden,
                                       .in = spec.intermediate,
-                                      .slice = {.units = spec.intermediate}});
+                                      .slice = {.units = spec.intermediate},
+                                      .scale = spec.down_scale});
   activate_ = context.kernels.resolve(gated_activation_op(),
                                       {.width = inner_, .activation = activation_, .gated = gated_, .y = dtype_});
 }

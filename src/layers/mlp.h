@@ -12,7 +12,9 @@ struct MlpSpec {
   Activation activation = Activation::silu;
   bool bias = false;
   std::string gate = "gate_proj", up = "up_proj", down = "down_proj";  // tensor names; an empty gate: not gated
-  std::string gate_over_up;  // one tensor with the rows of both, in place of gate and up
+  std::string gate_over_up;              // one tensor with the rows of both, in place of gate and up
+  std::string or_prefix;                 // where the tensors are in other exports of the same model; empty: nowhere
+  float gate_scale = 1, down_scale = 1;  // factors of the projections' outputs (Falcon-H1)
 
   bool gated() const { return !gate.empty(); }
 

@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "models/families.h"
-#include "models/state_space_config.h"
 
 namespace medley {
 namespace {

@@ -2,15 +2,10 @@
 // the family's.
 #pragma once
 
-#include <functional>
-
 #include "models/rope_config.h"
-#include "models/transformer_config.h"
+#include "models/state_space_config.h"
 
 namespace medley {
-
-// `feed_forward(layer, "model.layers.N.feed_forward.")`.
-using FeedForwardOfLayer = std::function<FeedForwardSpec(int64_t layer, const std::string& at)>;
 
 DecoderSpec read_lfm2_stack(ConfigReader& config, const std::string& model_type);
 void add_lfm2_blocks(ConfigReader& config, DecoderSpec& spec, const FeedForwardOfLayer& feed_forward);

@@ -68,6 +68,8 @@ RopeSpec read_rope(ConfigReader& config, std::optional<ConfigReader> scaling, in
       scaling->refuse(scaling->has("rope_type") ? "rope_type" : "type",
                       "medley supports default, linear, llama3 and yarn");
     }
+    // Which dimensions turn with which axis of an image; text stands at the same position on all of them.
+    scaling->ignore({"mrope_section", "mrope_interleaved"});
     scaling->finish();
   }
   if (rope.theta <= 1) fail("{}: rope_theta is {}: it must be above 1", config.origin(), rope.theta);

@@ -1,6 +1,8 @@
 // What models with state-space layers share: the "backbone." stack of norm and mixer, the mixers' fields.
 #pragma once
 
+#include <functional>
+
 #include "models/transformer_config.h"
 
 namespace medley {
@@ -28,6 +30,9 @@ Mamba2Spec read_mamba2_block(ConfigReader& config, int64_t hidden, int64_t inner
 
 // time_step_limit: two ascending numbers, or none.
 void read_time_step_limit(ConfigReader& config, Mamba2Spec& mixer);
+
+// A layer's feed-forward part at the tensor prefix `at`, for stacks whose families differ in it.
+using FeedForwardOfLayer = std::function<FeedForwardSpec(int64_t layer, const std::string& at)>;
 
 // Per layer: is it full attention? Otherwise it is the family's other kind ("linear_attention", "mamba", "conv").
 std::vector<bool> read_full_attention_layers(ConfigReader& config, const std::string& field, int64_t layers);
