@@ -38,7 +38,8 @@ std::string GatedDeltaDesc::describe() const {
                      decay_per_channel ? "channel" : "head");
 }
 std::string LightningDesc::describe() const {
-  return fmt::format("{} heads of {} x {}", heads, k_dim, v_dim);
+  return fmt::format("{} heads of {} x {}{}", heads, k_dim, v_dim,
+                     block > 0 ? fmt::format(", blocks of {}", block) : "");
 }
 
 const GatedDeltaOp& gated_delta_op() {

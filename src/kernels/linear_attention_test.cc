@@ -158,6 +158,7 @@ struct LightningInputs {
             all.slice(2, dim, dim),
             all.slice(2, 2 * dim, dim),
             decay.as<float>(),
+            {},
             rows.view,
             slots,
             y};
@@ -214,6 +215,76 @@ TEST(Lightning, ChunksMayEndAnywhere) {
     const LightningInputs in(rng, 60, 3, 20);
     expect_chunking_is_free(
         rng, 60, 3 * 20 * 20, {60, 3, 20},
+        [&](int64_t first, const Rows& rows, const StateSlots& slots, Machine& machine, const TensorView& y) {
+          launch(lightning_op(), *kernel, in.args(first, rows, slots, y), machine.context);
+        });
+  }
+}
+
+// Tables that are no powers of anything, so that each entry's use shows.
+struct BlockInputs : LightningInputs {
+  int64_t heads, block;
+  Tensor query, key, diagonal, block_decay;
+  BlockInputs(Rng& rng, int64_t tokens, int64_t heads_in, int64_t dim_in, int64_t block_in)
+      : LightningInputs(rng, tokens, heads_in, dim_in),
+        heads(heads_in),
+        block(block_in),
+        query(DType::f32, {heads, block}),
+        key(DType::f32, {heads, block}),
+        diagonal(DType::f32, {heads, block, block}),
+        block_decay(DType::f32, {heads}) {
+    for (Tensor* tensor : {&query, &key, &diagonal, &block_decay}) tensor->fill(rng, 0.3f, 0.5f);
+  }
+  LightningArgs args(int64_t first, const Rows& rows, const StateSlots& slots, const TensorView& y) const {
+    LightningArgs args = LightningInputs::args(first, rows, slots, y);
+    args.tables = {block, query.as<float>(), key.as<float>(), diagonal.as<float>(), block_decay.as<float>()};
+    return args;
+  }
+};
+
+TEST(LightningByBlocks, EveryLevelFollowsTheDefinition) {
+  Rng rng(5);
+  Machine machine(2);
+  constexpr int64_t heads = 3, dim = 11, block = 5, tokens = 23;
+  for (const auto& kernel : runnable(lightning_op(), {heads, dim, dim, block})) {
+    SCOPED_TRACE(kernel.name());
+    const BlockInputs in(rng, tokens, heads, dim, block);
+    const auto q = [&](int64_t t, int64_t h, int64_t i) { return get(in.qkv, {t, h, i}); };
+    const auto k = [&](int64_t t, int64_t h, int64_t i) { return get(in.qkv, {t, h, dim + i}); };
+    const auto v = [&](int64_t t, int64_t h, int64_t j) { return get(in.qkv, {t, h, 2 * dim + j}); };
+    States states(heads * (dim * dim + block * 2 * dim), 1);
+    Tensor y(DType::f32, {tokens, heads, dim}, 1);
+    launch(lightning_op(), *kernel, in.args(0, Rows({{0, tokens}}), states.view({-1}, {0}), y), machine.context);
+    ASSERT_TRUE(y.complete());
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t t = 0; t < tokens; ++t)
+        for (int64_t j = 0; j < dim; ++j) {
+          // The weight of every earlier token, from the tables alone.
+          double sum = 0, absolute = 0;
+          for (int64_t s = 0; s <= t; ++s) {
+            double weight = get(in.diagonal, {h, t % block, s % block});
+            if (s / block < t / block) {
+              weight = get(in.query, {h, t % block}) * get(in.key, {h, s % block});
+              for (int64_t b = s / block + 1; b < t / block; ++b) weight *= get(in.block_decay, {h});
+            }
+            for (int64_t i = 0; i < dim; ++i) {
+              const double term = weight * q(t, h, i) * k(s, h, i) * v(s, h, j);
+              sum += term;
+              absolute += std::abs(term);
+            }
+          }
+          ASSERT_NEAR(get(y, {t, h, j}), sum, double(tokens + dim + 8) * f32_unit * absolute) << h << " " << t;
+        }
+  }
+}
+
+TEST(LightningByBlocks, ChunksMayEndAnywhere) {
+  Rng rng(6);
+  for (const auto& kernel : runnable(lightning_op(), {3, 20, 20, 7})) {
+    SCOPED_TRACE(kernel.name());
+    const BlockInputs in(rng, 60, 3, 20, 7);
+    expect_chunking_is_free(
+        rng, 60, 3 * (20 * 20 + 7 * 40), {60, 3, 20},
         [&](int64_t first, const Rows& rows, const StateSlots& slots, Machine& machine, const TensorView& y) {
           launch(lightning_op(), *kernel, in.args(first, rows, slots, y), machine.context);
         });

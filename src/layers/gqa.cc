@@ -30,6 +30,15 @@ Gqa::Gqa(LoadContext& context, const GqaSpec& spec, CacheLayout& cache) : spec_(
   part("k_proj", spec.kv_heads * spec.head_dim, rows(k_.heads), spec.k_scale);
   part("v_proj", spec.kv_heads * spec.head_dim, rows(mine.groups), spec.v_scale);
   qkv_ = ColumnParallelLinear(context, parts);
+  if (spec.adapter_rank > 0) {
+    const auto adapter = [&](const char* name, int64_t heads, UnitRange range) {
+      return Lora(context, spec.prefix + name + spec.adapter, spec.hidden, spec.adapter_rank, heads * spec.head_dim,
+                  {rows(range)});
+    };
+    q_adapter_ = adapter("linear_q", spec.heads, q_.heads);
+    k_adapter_ = adapter("linear_k", spec.kv_heads, k_.heads);
+    v_adapter_ = adapter("linear_v", spec.kv_heads, mine.groups);
+  }
   if (spec.qk_norm) {
     const int64_t q_dim = spec.head_dim * (whole ? spec.heads : 1), k_dim = spec.head_dim * (whole ? spec.kv_heads : 1);
     q_norm_.emplace(context, spec.prefix + spec.q_norm_name + ".weight", q_dim, *spec.qk_norm);
@@ -40,7 +49,7 @@ Gqa::Gqa(LoadContext& context, const GqaSpec& spec, CacheLayout& cache) : spec_(
                                          {.begin = mine.heads.begin, .count = mine.heads.count});
   o_ = RowParallelLinear(context, {.weight = spec.prefix + spec.o_name + ".weight",
                                    .bias = spec.o_bias ? spec.prefix + spec.o_name + ".bias" : "",
-                                   .out = spec.hidden,
+                                   .out = spec.out > 0 ? spec.out : spec.hidden,
                                    .in = spec.heads * spec.head_dim,
                                    .slice = rows(mine.heads, 1),
                                    .scale = spec.o_scale});
@@ -70,6 +79,11 @@ void Gqa::forward(const Step& step, const TensorView& x, std::span<const StepRop
   const int64_t k_at = spec_.gated ? 2 * q_width : q_width;
   const TensorView qkv = exec.workspace.alloc(DType::f32, {tokens, qkv_.out()});
   qkv_(x, qkv, exec);
+  if (q_adapter_) {
+    q_adapter_->add(x, qkv.slice(1, 0, q_width), exec);
+    k_adapter_->add(x, qkv.slice(1, k_at, k_width), exec);
+    v_adapter_->add(x, qkv.slice(1, k_at + k_width, kv_heads_ * dim), exec);
+  }
   if (q_norm_) {
     q_norm_->heads(qkv.slice(1, 0, q_width), exec);
     k_norm_->heads(qkv.slice(1, k_at, k_width), exec);

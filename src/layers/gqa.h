@@ -10,6 +10,7 @@
 #include "kernels/gate.h"
 #include "layers/cache_layout.h"
 #include "layers/linear.h"
+#include "layers/lora.h"
 #include "layers/norm.h"
 #include "layers/rope.h"
 
@@ -25,6 +26,9 @@ struct GqaSpec {
   int32_t window = 0;               // tokens a query sees; 0: all
   bool sinks = false;               // a learnt logit per head that takes part of the softmax (gpt-oss)
   float scale = 0;                  // of the scores; 0: head_dim^-1/2
+  int64_t out = 0;                  // width of the output; 0: hidden
+  int64_t adapter_rank = 0;         // of low-rank additions to q, k and v; 0: none
+  std::string adapter;              // "linear_q" + adapter + "0.weight": _adapter_list.N. of Zamba2
   bool gated = false;               // q_proj gives, head by head, q and a gate: sigmoid of it multiplies the output
   std::string q_norm_name = "q_norm", k_norm_name = "k_norm", o_name = "o_proj";
   float q_scale = 1, k_scale = 1, v_scale = 1, o_scale = 1;  // factors of the projections' outputs (Falcon-H1)
@@ -52,6 +56,7 @@ class Gqa {
   DType dtype_;
   CachePlace place_;
   ColumnParallelLinear qkv_;
+  std::optional<Lora> q_adapter_, k_adapter_, v_adapter_;
   std::optional<RmsNorm> q_norm_, k_norm_;
   std::vector<float> sinks_;  // [heads]
   RowParallelLinear o_;

@@ -13,6 +13,15 @@ DType common_dtype(const std::vector<TensorView>& views) {
   return views[0].dtype;
 }
 
+// What a packed matrix holds.
+std::string key_of(WeightLayout layout, const std::vector<LinearPart>& parts) {
+  std::string key = fmt::format("{}", int(layout));
+  for (const LinearPart& part : parts)
+    key += fmt::format("|{} {} {} {} {}", part.weight, part.slice.dim, part.slice.begin, part.slice.count,
+                       part.slice.units);
+  return key;
+}
+
 }  // namespace
 
 PackedMatrices pack_matrices(LoadContext& context, WeightLayout layout,
@@ -77,14 +86,20 @@ Linear::Linear(LoadContext& context, const std::vector<LinearPart>& parts) {
   }
   kernel_ = context.kernels.resolve(
       linear_op(), {.in = views[0].size(1), .out = rows, .x = context.dtype, .weight = common_dtype(views)});
-  PackedMatrices packed = pack_matrices(context, kernel_.layout, {views});
-  weight_ = packed.view;
-  storage_ = std::move(packed.storage);
+  std::shared_ptr<const PackedMatrices>& packed = context.packed[key_of(kernel_.layout, parts)];
+  if (!packed) packed = std::make_shared<const PackedMatrices>(pack_matrices(context, kernel_.layout, {views}));
+  storage_ = packed;
+  weight_ = packed->view;
 }
 
 void Linear::operator()(const TensorView& x, const TensorView& y, ExecContext& exec) const {
   kernel_({.x = x, .weight = weight_, .bias = bias_.empty() ? nullptr : bias_.data(), .y = y}, exec);
   if (!scale_.empty()) scale_columns_({.scale = scale_.data(), .y = y}, exec);
+}
+
+void Linear::accumulate(const TensorView& x, const TensorView& y, ExecContext& exec) const {
+  MEDLEY_CHECK(bias_.empty() && scale_.empty());
+  kernel_({.x = x, .weight = weight_, .y = y, .accumulate = true}, exec);
 }
 
 RowParallelLinear::RowParallelLinear(LoadContext& context, LinearPart part) : comm_(&context.comm) {

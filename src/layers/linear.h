@@ -21,6 +21,14 @@ struct LinearPart {
   float scale = 1;     // multiplies these rows' outputs, bias included
 };
 
+// Packs `slots` matrices [n, k] of the views given (slot by slot, each a list of row parts) as kernels read them.
+struct PackedMatrices {
+  WeightView view;
+  Buffer storage;
+};
+PackedMatrices pack_matrices(LoadContext& context, WeightLayout layout,
+                             const std::vector<std::vector<TensorView>>& slots);
+
 class Linear {
  public:
   Linear() = default;
@@ -29,13 +37,15 @@ class Linear {
 
   // x [tokens, in] of the model's dtype, y [tokens, out] f32 or bf16.
   void operator()(const TensorView& x, const TensorView& y, ExecContext& exec) const;
+  // y += the product; y f32.
+  void accumulate(const TensorView& x, const TensorView& y, ExecContext& exec) const;
   int64_t in() const { return weight_.k; }
   int64_t out() const { return weight_.n; }
 
  private:
   Kernel<LinearArgs> kernel_;
   WeightView weight_;
-  Buffer storage_;
+  std::shared_ptr<const PackedMatrices> storage_;
   std::vector<float> bias_;
   std::vector<float> scale_;  // [out], when any is not 1
   Kernel<ScaleColumnsArgs> scale_columns_;
@@ -67,13 +77,5 @@ class RowParallelLinear {
   Linear linear_;
   Communicator* comm_ = nullptr;
 };
-
-// Packs `slots` matrices [n, k] of the views given (slot by slot, each a list of row parts) as kernels read them.
-struct PackedMatrices {
-  WeightView view;
-  Buffer storage;
-};
-PackedMatrices pack_matrices(LoadContext& context, WeightLayout layout,
-                             const std::vector<std::vector<TensorView>>& slots);
 
 }  // namespace medley

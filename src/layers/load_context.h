@@ -1,11 +1,16 @@
 // What a layer needs to take its weights and choose its kernels.
 #pragma once
 
+#include <map>
+#include <memory>
+
 #include "comm/communicator.h"
 #include "kernels/op.h"
 #include "weights/weight_loader.h"
 
 namespace medley {
+
+struct PackedMatrices;
 
 struct LoadContext {
   WeightLoader& weights;
@@ -14,6 +19,8 @@ struct LoadContext {
   ThreadPool& threads;
   DType dtype = DType::f32;   // --dtype: inputs of matrix products, and the cache
   bool reproducible = false;  // one arithmetic path per layer kind, whatever the chunking
+  // By the stored parts they hold: layers that share weights share the packed matrix.
+  std::map<std::string, std::shared_ptr<const PackedMatrices>> packed{};
 
   Shard shard() const { return weights.shard(); }
 };

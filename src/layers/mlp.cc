@@ -25,6 +25,9 @@ Mlp::Mlp(LoadContext& context, const MlpSpec& spec)
     parts.push_back(part(spec.up, inner, 0));
   }
   gate_up_ = ColumnParallelLinear(context, parts);
+  if (spec.adapter_rank > 0)
+    adapter_.emplace(context, at + spec.adapter, spec.hidden, spec.adapter_rank, 2 * inner,
+                     std::vector<Slice>{parts.at(0).slice, parts.at(1).slice});
   inner_ = gate_up_.out() / (gated_ ? 2 : 1);
   down_ = RowParallelLinear(context, {.weight = name(spec.down, ".weight"),
                                       .bias = spec.bias ? name(spec.down, ".bias") : "",
@@ -41,6 +44,7 @@ void Mlp::forward(const TensorView& x, const TensorView& y, ExecContext& exec) c
   const TensorView gate_up = exec.workspace.alloc(DType::f32, {x.size(0), gate_up_.out()});
   const TensorView inner = exec.workspace.alloc(dtype_, {x.size(0), inner_});
   gate_up_(x, gate_up, exec);
+  if (adapter_) adapter_->add(x, gate_up, exec);
   activate_({.x = gate_up, .activation = activation_, .gated = gated_, .y = inner}, exec);
   down_(inner, y, exec);
 }

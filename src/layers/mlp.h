@@ -1,8 +1,11 @@
 // Feed-forward: down(act(gate x) * up x) (Shazeer 2020), or down(act(up x)) without a gate.
 #pragma once
 
+#include <optional>
+
 #include "kernels/pointwise.h"
 #include "layers/linear.h"
+#include "layers/lora.h"
 
 namespace medley {
 
@@ -13,6 +16,8 @@ struct MlpSpec {
   bool bias = false;
   std::string gate = "gate_proj", up = "up_proj", down = "down_proj";  // tensor names; an empty gate: not gated
   std::string gate_over_up;              // one tensor with the rows of both, in place of gate and up
+  int64_t adapter_rank = 0;              // of a low-rank addition to gate_over_up; 0: none
+  std::string adapter;                   // its tensors' prefix below `prefix`
   std::string or_prefix;                 // where the tensors are in other exports of the same model; empty: nowhere
   float gate_scale = 1, down_scale = 1;  // factors of the projections' outputs (Falcon-H1)
 
@@ -37,6 +42,7 @@ class Mlp {
   DType dtype_;
   int64_t inner_ = 0;             // of this rank
   ColumnParallelLinear gate_up_;  // gate over up, or up alone
+  std::optional<Lora> adapter_;
   RowParallelLinear down_;
   Kernel<GatedActivationArgs> activate_;
 };

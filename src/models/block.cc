@@ -66,6 +66,7 @@ Block::Block(LoadContext& context, const BlockSpec& spec, int64_t hidden, NormRu
     if (!post.empty()) joint.post_norm.emplace(context, post, hidden, norm);
     return joint;
   };
+  if (spec.aside) aside_.emplace(context, *spec.aside, cache);
   if (!std::holds_alternative<std::monostate>(spec.mixer)) {
     mixer_joint_ = load_joint(spec.mixer_norm, spec.mixer_post_norm, spec.mixer_residual);
     mixer_ = load_mixer(context, spec.mixer, cache);
@@ -77,8 +78,18 @@ Block::Block(LoadContext& context, const BlockSpec& spec, int64_t hidden, NormRu
   for (const ResidualRule& rule : {spec.mixer_residual, spec.feed_forward_residual}) {
     if (rule.after_norm) to_dtype_ = context.kernels.resolve(convert_rows_op(), {.x = DType::f32, .y = context.dtype});
     if (rule.keep != 1) scale_ = context.kernels.resolve(scale_op(), {});
-    if (rule.keep != 1 || rule.add != 1) add_ = context.kernels.resolve(add_op(), {});
+    if (rule.keep != 1 || rule.add != 1 || spec.aside) add_ = context.kernels.resolve(add_op(), {});
   }
+}
+
+// The mixer's norm reads the stream and what the block aside made of it; the stream stays as it is.
+void Block::enter_beside(const Step& step, ResidualStream& stream, std::span<const StepRope> ropes,
+                         ExecContext& exec) const {
+  if (stream.delta) add_({.x = stream.delta, .y = stream.x}, exec);
+  stream.delta = {};
+  aside_->forward(step, stream.x, stream.embedding, ropes, stream.made, exec);
+  add_({.x = stream.x, .y = stream.made}, exec);
+  mixer_joint_.norm(stream.made, stream.normed, exec);
 }
 
 void Block::enter(const Joint& joint, ResidualStream& stream, ExecContext& exec) const {
@@ -104,7 +115,11 @@ void Block::leave(const Joint& joint, ResidualStream& stream, ExecContext& exec)
 void Block::forward(const Step& step, ResidualStream& stream, std::span<const StepRope> ropes,
                     ExecContext& exec) const {
   if (!std::holds_alternative<std::monostate>(mixer_)) {
-    enter(mixer_joint_, stream, exec);
+    if (aside_) {
+      enter_beside(step, stream, ropes, exec);
+    } else {
+      enter(mixer_joint_, stream, exec);
+    }
     std::visit(Overloaded{[](std::monostate) {},
                           [&](const Gqa& mixer) { mixer.forward(step, stream.normed, ropes, stream.made, exec); },
                           [&](const Mla& mixer) { mixer.forward(step, stream.normed, ropes, stream.made, exec); },

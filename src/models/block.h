@@ -17,6 +17,7 @@
 #include "layers/mlp.h"
 #include "layers/moe.h"
 #include "layers/parallel.h"
+#include "layers/shared_transformer.h"
 #include "layers/short_conv.h"
 
 namespace medley {
@@ -39,6 +40,7 @@ struct BlockSpec {
   std::string mixer_post_norm;   // of what the mixer made, before it joins the stream; empty: none
   std::string feed_forward_post_norm;
   ResidualRule mixer_residual, feed_forward_residual;
+  std::optional<SharedTransformerSpec> aside;  // adds to what the mixer's norm reads, not to the stream (Zamba2)
 };
 
 // "GQA attention, window 128"; empty for none.
@@ -47,10 +49,11 @@ std::string kind_of(const FeedForwardSpec& spec);
 
 // The residual stream between two blocks.
 struct ResidualStream {
-  TensorView x;       // f32 [tokens, hidden]
-  TensorView delta;   // f32: what the last part made, still to be added: the next norm does it on its way; or empty
-  TensorView normed;  // of the model's dtype: a part's input
-  TensorView made;    // f32: a part's output
+  TensorView x;          // f32 [tokens, hidden]
+  TensorView delta;      // f32: what the last part made, still to be added: the next norm does it on its way; or empty
+  TensorView normed;     // of the model's dtype: a part's input
+  TensorView made;       // f32: a part's output
+  TensorView embedding;  // f32: what the stream began as; where a block wants it
 };
 
 class Block {
@@ -73,9 +76,11 @@ class Block {
 
   static Mixer load_mixer(LoadContext& context, const MixerSpec& spec, CacheLayout& cache);
   static FeedForward load_feed_forward(LoadContext& context, const FeedForwardSpec& spec);
+  void enter_beside(const Step& step, ResidualStream& stream, std::span<const StepRope> ropes, ExecContext& exec) const;
   void enter(const Joint& joint, ResidualStream& stream, ExecContext& exec) const;
   void leave(const Joint& joint, ResidualStream& stream, ExecContext& exec) const;
 
+  std::optional<SharedTransformer> aside_;
   Joint mixer_joint_;
   Mixer mixer_;
   Joint feed_forward_joint_;

@@ -1,5 +1,7 @@
 #include "models/decoder.h"
 
+#include <algorithm>
+
 #include "kernels/pointwise.h"
 
 namespace medley {
@@ -48,6 +50,10 @@ class Decoder : public Model {
     std::vector<StepRope> ropes;
     for (const Rope& rope : ropes_) ropes.push_back({&rope, rope.table(step, exec)});
     embed_({.ids = step.token_ids, .table = embedding_.view, .scale = spec_.embedding_scale, .y = stream.x}, exec);
+    if (wants_embedding()) {
+      stream.embedding = exec.workspace.alloc(DType::f32, {tokens, width});
+      copy_({.x = stream.x, .y = stream.embedding}, exec);
+    }
     for (const Block& block : blocks_) block.forward(step, stream, ropes, exec);
     final_norm_.add(stream.x, stream.delta, hidden, exec);
   }
@@ -70,6 +76,10 @@ class Decoder : public Model {
     Block block;
   };
 
+  bool wants_embedding() const {
+    const auto wants = [](const BlockSpec& block) { return block.aside.has_value(); };
+    return std::any_of(spec_.blocks.begin(), spec_.blocks.end(), wants);
+  }
   bool scales_logits() const { return spec_.logits_scale != 1 || spec_.logits_softcap != 0; }
 
   void load_embedding(LoadContext& context) {
@@ -81,6 +91,7 @@ class Decoder : public Model {
     if (spec_.tied) context.weights.ignore(spec_.head);
     head_ = Linear(context, {{head, "", shape[0], shape[1], {}}});
     to_dtype_ = context.kernels.resolve(convert_rows_op(), {.x = DType::f32, .y = dtype_});
+    if (wants_embedding()) copy_ = context.kernels.resolve(convert_rows_op(), {.x = DType::f32, .y = DType::f32});
     if (scales_logits()) scale_ = context.kernels.resolve(scale_op(), {.softcap = spec_.logits_softcap != 0});
   }
 
@@ -114,7 +125,7 @@ class Decoder : public Model {
   DType dtype_ = DType::f32;
   PackedMatrices embedding_;
   Kernel<EmbeddingArgs> embed_;
-  Kernel<ConvertRowsArgs> to_dtype_;
+  Kernel<ConvertRowsArgs> to_dtype_, copy_;
   Kernel<ScaleArgs> scale_;
   std::vector<Rope> ropes_;
   std::vector<Block> blocks_;

@@ -54,7 +54,8 @@ std::unique_ptr<Model> make_minimax(ConfigReader& config) {
                     .gate = "w1",
                     .up = "w3",
                     .down = "w2"};
-  config.ignore({"block_size"});  // tiles the scan of others and changes no result
+  const int64_t table = config.integer("block_size", 256);
+  if (table <= 0) config.refuse("block_size", "it must be above 0");
   for (int64_t layer = 0; layer < t.layers; ++layer) {
     const std::string at = layer_prefix(layer), mixer_at = at + "self_attn.";
     const bool is_full = attention_layers[size_t(layer)];
@@ -71,10 +72,11 @@ std::unique_ptr<Model> make_minimax(ConfigReader& config) {
                                   .heads = t.heads,
                                   .dim = t.head_dim,
                                   .activation = activation,
-                                  .slopes = slopes(t.heads, layer, t.layers)};
+                                  .slopes = slopes(t.heads, layer, t.layers),
+                                  .block = table};
       block.mixer_residual = linear;
-      for (const char* table : {"slope_rate", "query_decay", "key_decay", "diagonal_decay"})
-        spec.derived.push_back(mixer_at + table);
+      for (const char* name : {"slope_rate", "query_decay", "key_decay", "diagonal_decay"})
+        spec.derived.push_back(mixer_at + name);
     }
     spec.blocks.push_back(std::move(block));
   }

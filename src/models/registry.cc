@@ -46,6 +46,7 @@ constexpr Family families[] = {
     {"qwen3_5_text", make_qwen3_5_text},
     {"qwen3_moe", make_qwen3_moe},
     {"qwen3_next", make_qwen3_next},
+    {"zamba2", make_zamba2},
 };
 
 }  // namespace

@@ -79,6 +79,46 @@ void lightning_head(const LightningArgs& a, const StateRow& row, int64_t head) {
   keep_state(row, head, state);
 }
 
+// One head's block: S where it began, and its keys and values so far.
+struct Block {
+  int64_t k_dim, v_dim, size;
+  std::vector<float> state;
+  float* s() { return state.data(); }
+  float* k(int64_t place) { return state.data() + k_dim * v_dim + place * k_dim; }
+  float* v(int64_t place) { return state.data() + k_dim * v_dim + size * k_dim + place * v_dim; }
+
+  // S of the next block.
+  void finish(float decay, const float* key) {
+    for (int64_t i = 0; i < k_dim; ++i)
+      for (int64_t j = 0; j < v_dim; ++j) {
+        float sum = 0;
+        for (int64_t place = 0; place < size; ++place) sum += key[place] * k(place)[i] * v(place)[j];
+        s()[i * v_dim + j] = decay * s()[i * v_dim + j] + sum;
+      }
+  }
+};
+
+void lightning_head_by_blocks(const LightningArgs& a, const StateRow& row, int64_t position, int64_t head) {
+  const int64_t k_dim = a.k.size(2), v_dim = a.v.size(2), size = a.tables.block;
+  Block block{k_dim, v_dim, size, state_before(row, head, k_dim * v_dim + size * (k_dim + v_dim))};
+  const float* diagonal = a.tables.diagonal + head * size * size;
+  for (int64_t t = row.begin; t < row.end; ++t, ++position) {
+    const int64_t place = position % size;
+    if (place == 0 && position > 0) block.finish(a.tables.block_decay[head], a.tables.key + head * size);
+    std::copy_n(head_of(a.k, t, head), k_dim, block.k(place));
+    std::copy_n(head_of(a.v, t, head), v_dim, block.v(place));
+    const float* q = head_of(a.q, t, head);
+    float* y = a.y.row<float>(t) + head * a.y.strides[1];
+    weighted_rows(block.s(), q, k_dim, v_dim, y);
+    for (int64_t j = 0; j < v_dim; ++j) y[j] *= a.tables.query[head * size + place];
+    for (int64_t earlier = 0; earlier <= place; ++earlier) {
+      const float score = diagonal[place * size + earlier] * dot(q, block.k(earlier), k_dim);
+      for (int64_t j = 0; j < v_dim; ++j) y[j] += score * block.v(earlier)[j];
+    }
+  }
+  keep_state(row, head, block.state);
+}
+
 void run_delta(const GatedDeltaArgs& a, ExecContext& context) {
   const int64_t heads = a.v.size(1);
   context.threads.parallel_for(a.rows.num_rows * heads, [&](int64_t task, int) {
@@ -89,7 +129,12 @@ void run_delta(const GatedDeltaArgs& a, ExecContext& context) {
 void run_lightning(const LightningArgs& a, ExecContext& context) {
   const int64_t heads = a.v.size(1);
   context.threads.parallel_for(a.rows.num_rows * heads, [&](int64_t task, int) {
-    lightning_head(a, state_row(a.rows, a.state, task / heads), task % heads);
+    const StateRow row = state_row(a.rows, a.state, task / heads);
+    if (a.tables.block == 0) {
+      lightning_head(a, row, task % heads);
+    } else {
+      lightning_head_by_blocks(a, row, a.rows.computed.as<int32_t>()[task / heads], task % heads);
+    }
   });
 }
 
