@@ -1,6 +1,7 @@
 // Every golden checkpoint through the real engine, whole and in chunks, against what transformers computed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "golden_model.h"
@@ -12,6 +13,11 @@ namespace {
 // k terms differs by about sqrt(k) eps, which the depth of these models (3 layers, k <= 200) carries to about 2e-5;
 // the demo models' experts add routing weights. Ten times that is the aim of 1e-4 with room; the bar is 1e-3.
 constexpr double aim = 1e-4;
+// Some of the random models magnify rounding more: a sharp softmax or a norm of a small sum amplifies what entered it.
+// How much shows in medley's own two sets of kernels, which add in different orders: their distance is the difference
+// of two independent rounding errors, as is medley's distance from transformers, and the largest of one is within twice
+// the largest of the other. Where that exceeds the aim it is the bound, up to the bar.
+constexpr double bar = 1e-3;
 
 class GoldenTest : public testing::TestWithParam<std::filesystem::path> {
  protected:
@@ -24,18 +30,31 @@ class GoldenTest : public testing::TestWithParam<std::filesystem::path> {
     options.kernels = kernels;
     return EngineCore::load(GetParam(), options, chunk);
   }
+
+  // By case, the largest error allowed.
+  std::vector<double> tolerances(const std::vector<GoldenCase>& cases) {
+    const auto plain = load(0, false, "ref"), fast = load(0, false, "");
+    std::vector<double> allowed;
+    for (const GoldenCase& golden : cases) {
+      const double apart = compare(run_logits(*plain, golden.prompt), run_logits(*fast, golden.prompt)).max_error;
+      const double deviation = compare(golden.logits, golden.logits).deviation;
+      allowed.push_back(std::min(std::max(aim * deviation, 2 * apart), bar * deviation));
+    }
+    return allowed;
+  }
 };
 
 TEST_P(GoldenTest, LogitsAreTransformersInAnyChunking) {
   const std::vector<GoldenCase> cases = read_golden(GetParam());
   ASSERT_FALSE(cases.empty());
+  const std::vector<double> allowed = tolerances(cases);
   for (const char* kernels : {"ref", ""})
     for (const bool reproducible : {false, true})
       for (const int64_t chunk : {0, 1, 7}) {
         const auto engine = load(chunk, reproducible, kernels);
         for (size_t k = 0; k < cases.size(); ++k) {
           const Comparison found = compare(run_logits(*engine, cases[k].prompt), cases[k].logits);
-          EXPECT_LE(found.max_error, aim * found.deviation)
+          EXPECT_LE(found.max_error, allowed[k])
               << "case " << k << ", chunk " << chunk << ", kernels " << kernels << ", reproducible " << reproducible;
           EXPECT_EQ(engine->check_integrity(), "");
         }
@@ -48,7 +67,7 @@ TEST_P(GoldenTest, GreedyTokensAreTransformersUpToAnUndecidedStep) {
   for (const GoldenCase& golden : cases) {
     const auto tokens = run_requests(*engine, {greedy_request(1, golden.prompt, int32_t(golden.greedy.size()))}).at(0);
     ASSERT_EQ(tokens.size(), golden.greedy.size());
-    const double allowed = aim * compare(golden.logits, golden.logits).deviation;
+    const double allowed = tolerances({golden})[0];
     for (size_t i = 0; i < tokens.size() && golden.greedy_gap[i] >= 2 * allowed; ++i)
       ASSERT_EQ(tokens[i], golden.greedy[i]) << "step " << i << ", gap " << golden.greedy_gap[i];
   }
