@@ -15,8 +15,9 @@ namespace {
 constexpr double aim = 1e-4;
 // Some of the random models magnify rounding more: a sharp softmax or a norm of a small sum amplifies what entered it.
 // How much shows in medley's own two sets of kernels, which add in different orders: their distance is the difference
-// of two independent rounding errors, as is medley's distance from transformers, and the largest of one is within twice
-// the largest of the other. Where that exceeds the aim it is the bound, up to the bar.
+// of two independent rounding errors, as is medley's distance from transformers. Largest values of two such samples
+// differ by chance (2.3 times was seen, in qwen3_next); four times this distance, where that exceeds the aim, is the
+// bound, up to the bar.
 constexpr double bar = 1e-3;
 
 class GoldenTest : public testing::TestWithParam<std::filesystem::path> {
@@ -38,7 +39,7 @@ class GoldenTest : public testing::TestWithParam<std::filesystem::path> {
     for (const GoldenCase& golden : cases) {
       const double apart = compare(run_logits(*plain, golden.prompt), run_logits(*fast, golden.prompt)).max_error;
       const double deviation = compare(golden.logits, golden.logits).deviation;
-      allowed.push_back(std::min(std::max(aim * deviation, 2 * apart), bar * deviation));
+      allowed.push_back(std::min(std::max(aim * deviation, 4 * apart), bar * deviation));
     }
     return allowed;
   }

@@ -32,6 +32,9 @@ __device__ inline void store(__nv_bfloat16* to, float value) {
 __device__ inline float silu(float x) {
   return x / (1.0f + expf(-x));
 }
+__device__ inline float sigmoid(float x) {
+  return 1.0f / (1.0f + expf(-x));
+}
 __device__ inline float softplus(float x) {
   return x > 20.0f ? x : log1pf(expf(x));
 }

@@ -61,6 +61,7 @@ __global__ void normalize(Norm a) {
     value *= inverse;
     if (weight != nullptr) value *= weight[i] + a.weight_offset;
     if (a.gate_order == NormGate::after) value *= silu(gate[i]);
+    if (a.gate_order == NormGate::after_sigmoid) value *= sigmoid(gate[i]);
     store(y + i, value);
   }
 }

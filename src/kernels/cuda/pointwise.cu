@@ -41,6 +41,10 @@ __device__ float activate(float x) {
     return 0.5f * x * (1.0f + tanhf(0.7978845608028654f * (x + 0.044715f * x * x * x)));  // sqrt(2 / pi)
   if constexpr (activation == Activation::gelu) return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
   if constexpr (activation == Activation::relu) return fmaxf(x, 0.0f);
+  if constexpr (activation == Activation::clamped_swiglu) {
+    const float clamped = fminf(x, swiglu_limit);
+    return clamped / (1.0f + expf(-swiglu_alpha * clamped));
+  }
   return fmaxf(x, 0.0f) * fmaxf(x, 0.0f);  // relu2
 }
 
@@ -49,7 +53,10 @@ __global__ void gate(const float* x, int64_t x_stride, bool gated, int64_t width
   const int64_t t = blockIdx.x, i = int64_t(blockIdx.y) * threads + threadIdx.x;
   if (i >= width) return;
   x += t * x_stride;
-  store(y + t * y_stride + i, activate<activation>(x[i]) * (gated ? x[width + i] : 1.0f));
+  float up = gated ? x[width + i] : 1.0f;
+  if constexpr (activation == Activation::clamped_swiglu)
+    up = fminf(fmaxf(up, -swiglu_limit), swiglu_limit) + 1.0f;
+  store(y + t * y_stride + i, activate<activation>(x[i]) * up);
 }
 
 template <Activation activation>
@@ -69,6 +76,7 @@ void run_activation(const GatedActivationArgs& a, ExecContext& context) {
     case Activation::gelu: launch_gate<Activation::gelu>(a, context); break;
     case Activation::relu: launch_gate<Activation::relu>(a, context); break;
     case Activation::relu2: launch_gate<Activation::relu2>(a, context); break;
+    case Activation::clamped_swiglu: launch_gate<Activation::clamped_swiglu>(a, context); break;
   }
   check_launch("gated_activation");
 }

@@ -64,6 +64,14 @@ HWY_INLINE V silu(D d, V x) {
   return hn::Div(numerator, hn::Add(hn::Set(d, 1.0f), e));
 }
 
+// 1 / (1 + exp(-x)), on the negative side as exp(x) / (1 + exp(x)).
+template <class D, class V>
+HWY_INLINE V sigmoid(D d, V x) {
+  const V e = exp(d, hn::Neg(hn::Abs(x)));
+  const V one = hn::Set(d, 1.0f);
+  return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
+}
+
 // Small arguments by an odd polynomial, which keeps the relative error; others as (1 - t) / (1 + t), t = exp(-2 |x|).
 template <class D, class V>
 HWY_INLINE V tanh(D d, V x) {

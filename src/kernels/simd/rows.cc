@@ -80,6 +80,7 @@ void norm_row(const RmsNormArgs& a, int64_t t) {
         value = hn::Mul(value, hn::Add(load_at(weight, i, end), offset));
       }
       if (a.gate_order == NormGate::after) value = hn::Mul(value, silu(d, load_at(gate, i, end)));
+      if (a.gate_order == NormGate::after_sigmoid) value = hn::Mul(value, sigmoid(d, load_at(gate, i, end)));
       store_at(value, y, i, end);
     }
   }
