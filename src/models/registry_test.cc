@@ -92,11 +92,59 @@ TEST(Registry, ValuesThatNoPublishedModelOfTheFamilyHasAreRefused) {
   refuses("granitemoe", "logits_scaling", 0.0);
   refuses("granitemoe", "attention_multiplier", 0.0);
   refuses("qwen2_moe", "use_sliding_window", false);  // layer_types says sliding_attention all the same
+  refuses("bamba", "attn_rotary_emb", 20);
+  refuses("bamba", "mamba_n_heads", 5);
+  refuses("falcon_h1", "mlp_multipliers", {1.0});
+  refuses("falcon_h1", "mamba_proj_bias", true);  // with ssm_in_multiplier
+  refuses("granitemoehybrid", "position_embedding_type", "alibi");
+  refuses("granitemoehybrid", "layer_types", {"linear_attention", "full_attention"});
+  refuses("kimi_linear", "mla_use_nope", false);
+  refuses("kimi_linear", "mlp_layer_types", {"dense", "sparse", "thick", "sparse"});
+  refuses("lfm2", "conv_dim", 64);
+  refuses("lfm2", "layer_types", {"conv", "full_attention", "conv", "pool"});
+  refuses("minimax", "block_size", 0);
+  refuses("nemotron_h", "moe_latent_size", 16);
+  refuses("nemotron_h", "num_hidden_layers", 5);
+  refuses("nemotron_h", "attention_bias", true);
+  refuses("qwen3_next", "linear_num_key_heads", 4);
+  refuses("qwen3_5", "attn_output_gate", false);
+  refuses("zamba2", "hybrid_layer_ids", {1, 2});
+  refuses("zamba2", "num_attention_heads", 5);
   refuses("deepseek_v32", "q_lora_rank", nullptr);
   refuses("deepseek_v32", "index_topk", 0);
   refuses("deepseek_v32", "mlp_bias", true);
   refuses("deepseek_v32", "mlp_layer_types", {"dense", "sparse", "thick"});
   refuses("deepseek_v32", "layer_types", {"full_attention", "full_attention", "full_attention"});
+}
+
+TEST(Registry, PublishedSpellingsOfLayersMeanTheSame) {
+  const auto layers = [](const json& config) { return make_model(config, "config.json")->info().layers; };
+  json nemotron = read_config(golden("nemotron_h"));
+  const auto parts = layers(nemotron);
+  nemotron.erase("layers_block_type");
+  nemotron["hybrid_override_pattern"] = "ME*-ME";
+  EXPECT_EQ(layers(nemotron), parts);
+  nemotron["hybrid_override_pattern"] = "ME*-M?";
+  expect_refused(nemotron, "hybrid_override_pattern");
+
+  json kimi = read_config(golden("kimi_linear"));
+  const auto mixers = layers(kimi);
+  kimi.erase("layer_types");
+  kimi.erase("mlp_layer_types");
+  kimi["linear_attn_config"] = {{"full_attn_layers", {2}},
+                                {"kda_layers", {1, 3, 4}},
+                                {"num_heads", 3},
+                                {"head_dim", 10},
+                                {"short_conv_kernel_size", 3}};
+  EXPECT_EQ(layers(kimi), mixers);
+  kimi["linear_attn_config"]["kda_layers"] = {1, 3};
+  expect_refused(kimi, "linear_attn_config.kda_layers");
+
+  json lfm2 = read_config(golden("lfm2"));
+  const auto convolutions = layers(lfm2);
+  lfm2.erase("layer_types");
+  lfm2["full_attn_idxs"] = {1};
+  EXPECT_EQ(layers(lfm2), convolutions);
 }
 
 TEST(Registry, GemmasRopesInBothSpellingsMeanTheSame) {

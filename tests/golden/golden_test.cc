@@ -13,11 +13,11 @@ namespace {
 // k terms differs by about sqrt(k) eps, which the depth of these models (3 layers, k <= 200) carries to about 2e-5;
 // the demo models' experts add routing weights. Ten times that is the aim of 1e-4 with room; the bar is 1e-3.
 constexpr double aim = 1e-4;
-// Some of the random models magnify rounding more: a sharp softmax or a norm of a small sum amplifies what entered it.
-// How much shows in medley's own two sets of kernels, which add in different orders: their distance is the difference
-// of two independent rounding errors, as is medley's distance from transformers. Largest values of two such samples
-// differ by chance (2.3 times was seen, in qwen3_next); four times this distance, where that exceeds the aim, is the
-// bound, up to the bar.
+// Some of the random models magnify rounding more: a sharp softmax, or a norm of a sum that nearly cancels, amplifies
+// what entered it. How much shows in medley's own two sets of kernels, which add in different orders: their distance is
+// the difference of two independent rounding errors, as is medley's distance from transformers. Both are one draw of
+// the same size; four times allows for a pair that lies close by chance (2.3 was seen). Where that exceeds the aim it
+// is the bound, up to the bar.
 constexpr double bar = 1e-3;
 
 class GoldenTest : public testing::TestWithParam<std::filesystem::path> {
