@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "medley/sampling_params.h"
 #include "core/step_plan.h"
+#include "medley/sampling_params.h"
 
 namespace medley {
 

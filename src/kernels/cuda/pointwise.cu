@@ -54,8 +54,7 @@ __global__ void gate(const float* x, int64_t x_stride, bool gated, int64_t width
   if (i >= width) return;
   x += t * x_stride;
   float up = gated ? x[width + i] : 1.0f;
-  if constexpr (activation == Activation::clamped_swiglu)
-    up = fminf(fmaxf(up, -swiglu_limit), swiglu_limit) + 1.0f;
+  if constexpr (activation == Activation::clamped_swiglu) up = fminf(fmaxf(up, -swiglu_limit), swiglu_limit) + 1.0f;
   store(y + t * y_stride + i, activate<activation>(x[i]) * up);
 }
 
