@@ -9,6 +9,8 @@ target_compile_options(medley_flags INTERFACE
   # One rule of rounding everywhere: an a*b+c is fused only where the source says fma. Otherwise the same kernel,
   # compiled into two loops, may round differently, and a request's bits would depend on its company.
   $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
+# Debug and sanitizer builds check indices of containers and accesses of optionals.
+target_compile_definitions(medley_flags INTERFACE $<$<CONFIG:Debug>:_GLIBCXX_ASSERTIONS>)
 target_include_directories(medley_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 
 # medley_library(<folder> SOURCES ... DEPS <folders or imported targets>)

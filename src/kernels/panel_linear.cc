@@ -221,7 +221,7 @@ std::string supports_simd(const Desc& desc) {
 
 template <class Desc>
 std::string supports_avx512_bf16(const Desc& desc) {
-  const std::string lacking = cpu::without_avx512_bf16();
+  std::string lacking = cpu::without_avx512_bf16();
   if (!lacking.empty()) return lacking;
   return desc.x == DType::bf16 && desc.weight == DType::bf16 ? "" : "takes bf16 x and bf16 weights";
 }

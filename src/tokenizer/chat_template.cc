@@ -104,7 +104,7 @@ std::optional<ChatTemplate> ChatTemplate::load(const std::filesystem::path& fold
             !item["template"].is_string())
           fail("{}: expected a list of {{\"name\": ..., \"template\": ...}}", origin);
         const auto name = item["name"].get<std::string>();
-        parts->add(name, item["template"].get<std::string>(), origin + "[" + name + "]");
+        parts->add(name, item["template"].get<std::string>(), fmt::format("{}[{}]", origin, name));
       }
     } else if (it != json.end() && !it->is_null()) {
       fail("{}: expected a string or a list, found {}", origin, it->type_name());

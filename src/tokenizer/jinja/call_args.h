@@ -19,7 +19,7 @@ class ArgReader {
   bool has(size_t i) const { return values_[i] != nullptr; }
   bool given(size_t i) const { return has(i) && !values_[i]->is_none(); }  // and not none
   const Value& at(size_t i) const { return *values_[i]; }
-  Value value(size_t i, Value fallback = {}) const { return has(i) ? at(i) : std::move(fallback); }
+  Value value(size_t i, const Value& fallback = {}) const { return has(i) ? at(i) : fallback; }
   std::string text(size_t i, std::string fallback = {}) const;  // must be a string
   int64_t integer(size_t i, int64_t fallback = 0) const;
   bool flag(size_t i, bool fallback = false) const { return has(i) ? truth(at(i)) : fallback; }

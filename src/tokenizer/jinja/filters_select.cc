@@ -8,7 +8,7 @@
 namespace medley::jinja {
 
 Value attribute_path(Interpreter& interpreter, const Value& value, const Value& path, const Value* fallback) {
-  const auto found_or = [&](Value found) { return fallback && found.is_undefined() ? *fallback : std::move(found); };
+  const auto found_or = [&](const Value& found) { return fallback && found.is_undefined() ? *fallback : found; };
   if (!path.is_string()) return found_or(interpreter.item(value, path));
   Value at = value;
   for (const std::string& part : split_on(path.text(), ".", -1)) {
