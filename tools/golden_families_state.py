@@ -78,6 +78,9 @@ FAMILIES = {
     "falcon_h1": ("falcon_h1", 410, "bf16", dict(
         intermediate_size=68, mamba_n_groups=2, mamba_rms_norm=True, mamba_norm_before_gate=False,
         tie_word_embeddings=False, time_step_limit=(0.5, 1.4), **FALCON_H1)),
+    "falcon_h1_plain": ("falcon_h1", 411, "bf16", dict(
+        intermediate_size=68, mamba_n_groups=3, mamba_rms_norm=False, projectors_bias=True, mlp_bias=True,
+        tie_word_embeddings=True, **FALCON_H1)),
     # float32, because transformers keeps tables of decays in the file, which bfloat16 would round.
     "minimax": ("minimax", 412, "f32", dict(
         vocab_size=251, hidden_size=36, intermediate_size=12, num_hidden_layers=3, num_attention_heads=4,

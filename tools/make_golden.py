@@ -79,7 +79,7 @@ FAMILIES = {
         first_k_dense_replace=1, topk_method="group_limited_greedy", n_group=3, topk_group=2,
         norm_topk_prob=False, routed_scaling_factor=1.7, tie_word_embeddings=True, rms_norm_eps=1e-6,
         max_position_embeddings=128, rope_parameters=yarn(25000.0, 3.0, 1.2, 0.8))),
-    "deepseek_v3": ("deepseek_v3", 109, "f32", dict(
+    "deepseek_v3": ("deepseek_v3", 109, "bf16", dict(
         vocab_size=313, hidden_size=54, intermediate_size=84, moe_intermediate_size=20, num_hidden_layers=4,
         num_attention_heads=3, num_key_value_heads=3, q_lora_rank=26, kv_lora_rank=20, qk_nope_head_dim=12,
         qk_rope_head_dim=8, v_head_dim=10, n_routed_experts=15, num_experts_per_tok=4, n_shared_experts=2,
