@@ -47,16 +47,18 @@ void EngineCore::fail_step(const StepPlan& plan, const std::string& why) {
 void EngineCore::step(const StepObserver& observer) {
   const StepPlan plan = scheduler_->schedule();
   if (!plan.empty()) {
+    std::optional<StepResult> result;  // none: the step failed
     try {
       const StepLogits logits = runner_->run(plan);
-      const StepResult result = sample(plan, logits);
+      result = sample(plan, logits);
       if (observer.on_logits) observer.on_logits(plan, logits);
-      scheduler_->finish(result);
-      for (const Sampled& sampled : result.sampled)
-        if (observer.on_token && observer.on_token(sampled)) scheduler_->end(sampled.request, FinishReason::stop);
     } catch (const std::exception& error) {
       fail_step(plan, error.what());
+      result.reset();
     }
+    if (result) scheduler_->finish(*result);
+    for (const Sampled& sampled : result ? result->sampled : std::vector<Sampled>())
+      if (observer.on_token && observer.on_token(sampled)) scheduler_->end(sampled.request, FinishReason::stop);
   }
   for (const Request& request : scheduler_->take_finished()) {
     const auto error = errors_.find(request.id);
