@@ -20,6 +20,10 @@ struct Tile {
   int64_t begin = 0, end = 0;
   float* sums = nullptr;  // [rows][64], 64-byte aligned
   bool start = true;      // from zero, else on from what sums holds
+  // While it works, a tile fetches the panel's memory `ahead` bytes on: cache lines [fetch_first, fetch_last) of every
+  // 256 bytes (of two lines of bf16 pairs, of one line of floats). With few rows of x the memory is what limits.
+  int64_t ahead = 0;
+  int fetch_first = 0, fetch_last = 0;
 };
 
 // Tiles of one instruction set for one pair of dtypes, by rows - 1; x is f32 unless the name says otherwise.

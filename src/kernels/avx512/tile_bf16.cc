@@ -17,13 +17,6 @@ inline __m512bh broadcast(uint32_t pair) {
   return __m512bh(_mm512_set1_epi32(int(pair)));
 }
 
-// One row of x leaves the processor waiting for memory: fetch the panel a little ahead of the loads.
-constexpr int64_t ahead_bytes = 4096;
-inline void prefetch(const void* line) {
-  const char* ahead = static_cast<const char*>(line) + ahead_bytes;
-  for (int i = 0; i < 256; i += 64) _mm_prefetch(ahead + i, _MM_HINT_T0);
-}
-
 template <int rows>
 void tile(const Tile& t) {
   __m512 sums[rows][4];
@@ -38,7 +31,8 @@ void tile(const Tile& t) {
   const uint16_t* line = static_cast<const uint16_t*>(t.panel) + t.begin * panel::width;
   int64_t k = t.begin;
   for (; k + 2 <= t.end; k += 2, line += 2 * panel::width) {
-    if constexpr (rows <= 2) prefetch(line);
+    for (int i = t.fetch_first; i < t.fetch_last; ++i)
+      _mm_prefetch(reinterpret_cast<const char*>(line) + t.ahead + i * 64, _MM_HINT_T0);
     const __m512bh w[4] = {pairs_at(line), pairs_at(line + 32), pairs_at(line + 64), pairs_at(line + 96)};
 #pragma GCC unroll 6
     for (int r = 0; r < rows; ++r) {

@@ -50,6 +50,13 @@ HWY_INLINE void add(const float* const* x, int64_t k, int j, V weights, V (&sums
   for (int r = 0; r < rows; ++r) sums[r][j] = hn::MulAdd(hn::Set(d, x[r][k]), weights, sums[r][j]);
 }
 
+// The first of the passes over a panel's columns fetches for all of them.
+HWY_INLINE void fetch(const Tile& t, const void* line, int first_column) {
+  if (first_column != 0) return;
+  for (int i = t.fetch_first; i < t.fetch_last; ++i)
+    __builtin_prefetch(static_cast<const char*>(line) + t.ahead + i * 64);
+}
+
 // Outputs [first, first + count * lanes) of the panel.
 template <int rows, int count, class Weight>
 HWY_INLINE void columns(const Tile& t, int first) {
@@ -66,6 +73,7 @@ HWY_INLINE void columns(const Tile& t, int first) {
   if constexpr (std::is_same_v<Weight, float>) {
     const float* line = static_cast<const float*>(t.panel) + t.begin * panel::width + first;
     for (int64_t k = t.begin; k < t.end; ++k, line += panel::width) {
+      fetch(t, line, first);
       HWY_UNROLL(8)
       for (int j = 0; j < count; ++j) add<rows, count>(x, k, j, hn::LoadU(d, line + j * lanes), sums);
     }
@@ -73,6 +81,7 @@ HWY_INLINE void columns(const Tile& t, int first) {
     const uint16_t* line = static_cast<const uint16_t*>(t.panel) + t.begin * panel::width + first * 2;
     int64_t k = t.begin;
     for (; k + 2 <= t.end; k += 2, line += 2 * panel::width) {
+      fetch(t, line, first);
       HWY_UNROLL(8)
       for (int j = 0; j < count; ++j) {
         const Pair pair = widen(Weight{}, line + j * lanes * 2);
