@@ -139,10 +139,12 @@ HWY_INLINE void shrink_totals(const Rows& rows) {
 // Adds weight * value of keys [from, to). A key that only some rows see must not even add zero times a value to the
 // others: it may be infinite, and it would not be there if the chunk ended earlier.
 template <bool seen_by_all, int rows, int vectors, class T>
-HWY_INLINE void add_values(const Block& block, int64_t offset, int tail, const float* weights, const int32_t* first,
-                           const int32_t* last, int64_t from, int64_t to, V (&sums)[rows][vectors]) {
+HWY_INLINE void add_values(const Block& block, const Block* next, int64_t offset, int tail, const float* weights,
+                           const int32_t* first, const int32_t* last, int64_t from, int64_t to,
+                           V (&sums)[rows][vectors]) {
   const D d;
   for (int64_t j = from; j < to; ++j) {
+    if (next != nullptr && j < next->end) fetch(next->v[j] + offset, vectors * lanes * int64_t(sizeof(T)));
     const T* value = reinterpret_cast<const T*>(block.v[j] + offset);
     V values[vectors];
     HWY_UNROLL(4)
@@ -160,7 +162,8 @@ HWY_INLINE void add_values(const Block& block, int64_t offset, int tail, const f
 // sum[r][column ...) = sum * shrink + weights . values, for `vectors` vectors of columns; `tail` elements are in the
 // last one when it is not whole.
 template <int rows, int vectors, class T>
-void value_tile(const Rows& all, int row, const Block& block, int64_t shift, int64_t column, int tail) {
+void value_tile(const Rows& all, int row, const Block& block, const Block* next, int64_t shift, int64_t column,
+                int tail) {
   const D d;
   float* out = all.sum + row * all.v_stride() + column;
   const float* weights = all.scores + row * block_keys;
@@ -183,9 +186,9 @@ void value_tile(const Rows& all, int row, const Block& block, int64_t shift, int
   begin = std::min(begin, to);
   end = std::max(begin, end);
   const int64_t offset = shift + column * int64_t(sizeof(T));
-  add_values<false, rows, vectors, T>(block, offset, tail, weights, first, last, from, begin, sums);
-  add_values<true, rows, vectors, T>(block, offset, tail, weights, first, last, begin, end, sums);
-  add_values<false, rows, vectors, T>(block, offset, tail, weights, first, last, end, to, sums);
+  add_values<false, rows, vectors, T>(block, next, offset, tail, weights, first, last, from, begin, sums);
+  add_values<true, rows, vectors, T>(block, next, offset, tail, weights, first, last, begin, end, sums);
+  add_values<false, rows, vectors, T>(block, next, offset, tail, weights, first, last, end, to, sums);
   HWY_UNROLL(6)
   for (int r = 0; r < rows; ++r) {
     HWY_UNROLL(4)
@@ -194,12 +197,12 @@ void value_tile(const Rows& all, int row, const Block& block, int64_t shift, int
 }
 
 template <int rows, class T>
-void one_tile_of_values(const Rows& all, int row, const Block& block, int64_t shift) {
+void one_tile_of_values(const Rows& all, int row, const Block& block, const Block* next, int64_t shift) {
   int64_t column = 0;
   for (; column + tile_vectors * lanes <= all.v_dim; column += tile_vectors * lanes)
-    value_tile<rows, tile_vectors, T>(all, row, block, shift, column, 0);
-  for (; column + lanes <= all.v_dim; column += lanes) value_tile<rows, 1, T>(all, row, block, shift, column, 0);
-  if (column < all.v_dim) value_tile<rows, 1, T>(all, row, block, shift, column, int(all.v_dim - column));
+    value_tile<rows, tile_vectors, T>(all, row, block, next, shift, column, 0);
+  for (; column + lanes <= all.v_dim; column += lanes) value_tile<rows, 1, T>(all, row, block, next, shift, column, 0);
+  if (column < all.v_dim) value_tile<rows, 1, T>(all, row, block, next, shift, column, int(all.v_dim - column));
 }
 
 // Calls f with std::integral_constant<int, rows> for rows in [1, tile_rows].
@@ -219,17 +222,12 @@ void take_block(const Rows& rows, const Block& block, const Block* next, int64_t
   constexpr int64_t size = sizeof(T);
   const int tiles = (rows.count + tile_rows - 1) / tile_rows;
   const auto first_of = [&](int tile) HWY_ATTR { return tile * rows.count / tiles; };
-  // An MLA value is part of its key: fetched once.
-  const bool apart = next != nullptr && next->k[next->begin] + k_shift != next->v[next->begin] + v_shift;
   for (int key = block.begin / tile_keys * tile_keys; key < block.end; key += tile_keys) {
     const Keys<T> keys(block, k_shift, key);
     for (int tile = 0; tile < tiles; ++tile) {
       const int row = first_of(tile);
-      for (int j = key + tile; next != nullptr && j < std::min(key + tile_keys, next->end); j += tiles) {
-        if (j < next->begin) continue;
+      for (int j = key + tile; next != nullptr && j < std::min(key + tile_keys, next->end); j += tiles)
         fetch(next->k[j] + k_shift, rows.k_dim * size);
-        if (apart) fetch(next->v[j] + v_shift, rows.v_dim * size);
-      }
       with_rows(first_of(tile + 1) - row,
                 [&](auto count) HWY_ATTR { score_tile<decltype(count)::value, T>(rows, row, keys); });
     }
@@ -237,10 +235,14 @@ void take_block(const Rows& rows, const Block& block, const Block* next, int64_t
   for (int r = 0; r < rows.count; ++r)
     scoring.softcap > 0 ? soften<true>(rows, r, block, scoring) : soften<false>(rows, r, block, scoring);
   shrink_totals(rows);
+  // An MLA value is part of its key, which is on its way already.
+  const bool apart = next != nullptr && next->k[next->begin] + k_shift != next->v[next->begin] + v_shift;
   for (int tile = 0; tile < tiles; ++tile) {
     const int row = first_of(tile);
-    with_rows(first_of(tile + 1) - row,
-              [&](auto count) HWY_ATTR { one_tile_of_values<decltype(count)::value, T>(rows, row, block, v_shift); });
+    const Block* fetched = tile == 0 && apart ? next : nullptr;
+    with_rows(first_of(tile + 1) - row, [&](auto count) HWY_ATTR {
+      one_tile_of_values<decltype(count)::value, T>(rows, row, block, fetched, v_shift);
+    });
   }
 }
 
