@@ -44,6 +44,7 @@ struct Plan {
   Scoring scoring;
   BlockFunction block = nullptr;
   int64_t unit_kv_heads = 1;
+  int64_t unit_rows = max_rows;  // query vectors of one key head
 
   int64_t group() const { return args->q.size(1) / args->kv_heads; }
   int64_t max_vectors() const { return unit_kv_heads * max_rows; }
@@ -57,7 +58,8 @@ template <class F>
 void for_each_unit(const Plan& plan, F&& f) {
   const PagedAttentionArgs& a = *plan.args;
   const int64_t group = plan.group();
-  const int64_t unit_heads = std::min<int64_t>(group, max_rows), unit_tokens = std::max<int64_t>(1, max_rows / group);
+  const int64_t unit_heads = std::min(group, plan.unit_rows);
+  const int64_t unit_tokens = std::max<int64_t>(1, plan.unit_rows / group);
   const int32_t* offsets = a.rows.row_offsets.as<int32_t>();
   int64_t partial = 0;
   for (int64_t row = 0; row < a.rows.num_rows; ++row) {
@@ -239,18 +241,25 @@ void finish(const Plan& plan, const Unit& unit, const Scratch::State& state) {
   finish<float>(plan, unit, state);
 }
 
-// Key heads of one unit: as many as leave four units, or splits of units, to every thread.
-int64_t choose_kv_heads(Plan plan, int64_t workers) {
-  for (plan.unit_kv_heads = std::min<int64_t>(plan.args->kv_heads, 8); plan.unit_kv_heads > 1; plan.unit_kv_heads /= 2)
-    if (count_units(plan).splits >= 4 * workers) break;
-  return plan.unit_kv_heads;
+// Large units share most loads; cut until there are four units, or splits of units, for every thread.
+void choose_units(Plan& plan, int64_t workers) {
+  plan.unit_kv_heads = std::min<int64_t>(plan.args->kv_heads, 8);
+  while (count_units(plan).splits < 4 * workers) {
+    if (plan.unit_kv_heads > 1) {
+      plan.unit_kv_heads /= 2;
+    } else if (plan.unit_rows > 8) {
+      plan.unit_rows /= 2;
+    } else {
+      break;
+    }
+  }
 }
 
 void run(const PagedAttentionArgs& a, ExecContext& context) {
   const Workspace::Scope scope(context.workspace);
   const int64_t v_dim = a.v_dim, workers = context.threads.size();
   Plan plan{&a, {a.scale, a.softcap}, simd::attention_block(a.cache.dtype)};
-  plan.unit_kv_heads = choose_kv_heads(plan, workers);
+  choose_units(plan, workers);
   const Count count = count_units(plan);
   Unit* units = reinterpret_cast<Unit*>(context.workspace.alloc(DType::u8, {count.units * int64_t(sizeof(Unit))}).data);
   Unit* last = units;
