@@ -384,8 +384,8 @@ TEST(PieceAttention, PiecesMergeIntoTheWhole) {
           lse.poison();
           bool first = true;
           // The later pieces also start after some of the queries: those see none of them.
-          for (auto [begin, end] : std::vector<std::pair<int64_t, int64_t>>{
-                   {0, keys / 3}, {keys / 3, keys / 2}, {keys / 2, keys}}) {
+          for (auto [begin, end] :
+               std::vector<std::pair<int64_t, int64_t>>{{0, keys / 3}, {keys / 3, keys / 2}, {keys / 2, keys}}) {
             launch(piece_attention_op(), *kernel,
                    {q, k.slice(0, begin, end - begin), k_rope.view().slice(0, begin, end - begin),
                     v.slice(0, begin, end - begin), before, begin, scale, first, y, lse},
