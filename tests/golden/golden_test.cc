@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "golden_model.h"
 
@@ -13,11 +14,11 @@ namespace {
 // k terms differs by about sqrt(k) eps, which the depth of these models (3 layers, k <= 200) carries to about 2e-5;
 // the demo models' experts add routing weights. Ten times that is the aim of 1e-4 with room; the bar is 1e-3.
 constexpr double aim = 1e-4;
-// Some of the random models magnify rounding more: a sharp softmax, or a norm of a sum that nearly cancels, amplifies
-// what entered it. How much shows in medley's own two sets of kernels, which add in different orders: their distance is
-// the difference of two independent rounding errors, as is medley's distance from transformers. Both are one draw of
-// the same size; four times allows for a pair that lies close by chance (2.3 was seen). Where that exceeds the aim it
-// is the bound, up to the bar.
+// These random models magnify rounding more: a norm of a sum that nearly cancels amplifies what entered it. How much
+// shows in medley's own two sets of kernels, which add in different orders: their distance is the difference of two
+// independent rounding errors, as is medley's distance from transformers. Both are one draw of the same size; four
+// times allows for a pair that lies close by chance (2.3 was seen). That is the bound, up to the bar.
+const std::set<std::string> magnifying{"qwen3_5", "qwen3_next"};
 constexpr double bar = 1e-3;
 
 class GoldenTest : public testing::TestWithParam<std::filesystem::path> {
@@ -34,8 +35,12 @@ class GoldenTest : public testing::TestWithParam<std::filesystem::path> {
 
   // By case, the largest error allowed.
   std::vector<double> tolerances(const std::vector<GoldenCase>& cases) {
-    const auto plain = load(0, false, "ref"), fast = load(0, false, "");
     std::vector<double> allowed;
+    if (!magnifying.contains(GetParam().filename().string())) {
+      for (const GoldenCase& golden : cases) allowed.push_back(aim * compare(golden.logits, golden.logits).deviation);
+      return allowed;
+    }
+    const auto plain = load(0, false, "ref"), fast = load(0, false, "");
     for (const GoldenCase& golden : cases) {
       const double apart = compare(run_logits(*plain, golden.prompt), run_logits(*fast, golden.prompt)).max_error;
       const double deviation = compare(golden.logits, golden.logits).deviation;

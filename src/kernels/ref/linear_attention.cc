@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/ref/scalar.h"
-#include "kernels/ref/state_rows.h"
+#include "kernels/state_rows.h"
 
 namespace medley::ref {
 namespace {

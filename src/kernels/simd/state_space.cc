@@ -9,29 +9,14 @@
 
 #include <algorithm>
 
-#include "core/kv_cache_spec.h"
 #include "kernels/simd/math-inl.h"
 #include "kernels/simd/vector-inl.h"
+#include "kernels/state_rows.h"
 #include "kernels/state_space.h"
 
 #ifndef MEDLEY_SIMD_STATE_SPACE_ROWS
 #define MEDLEY_SIMD_STATE_SPACE_ROWS
 namespace medley::simd {
-
-struct RowRange {
-  int64_t begin, end;  // tokens of the step
-  const float* read;   // state before; null: zero
-  float* write;        // state after; null: not written
-};
-
-inline RowRange range_of(const RaggedRows& rows, const StateSlots& state, int64_t row) {
-  const auto at = [&](int32_t index) -> float* {
-    if (index < 0) return nullptr;
-    return reinterpret_cast<float*>(state.base + int64_t(index) * state_granule + state.offset_bytes);
-  };
-  const int32_t* offsets = rows.row_offsets.as<int32_t>();
-  return {offsets[row], offsets[row + 1], at(state.read[row]), at(state.write[row])};
-}
 
 // `count` rows of `length` floats into rows of `stride`, zeros after them; from null: all zeros.
 inline void pad_rows(const float* from, int64_t count, int64_t length, int64_t stride, float* to) {
@@ -66,7 +51,7 @@ namespace HWY_NAMESPACE {
 
 // y = act(bias + sum over j of weight[j] * x[t - (width - 1) + j]) for `lanes` channels, the inputs in registers.
 template <int width>
-void conv_vector(const CausalConvArgs& a, const RowRange& row, int64_t channel) {
+void conv_vector(const CausalConvArgs& a, const StateRow& row, int64_t channel) {
   const D d;
   const int64_t channels = a.x.size(1), count = std::min<int64_t>(lanes, channels - channel);
   const auto get = [&](const float* from) HWY_ATTR { return count == lanes ? load(from) : load_tail(from, count); };
@@ -94,7 +79,7 @@ void conv_vector(const CausalConvArgs& a, const RowRange& row, int64_t channel) 
   for (int j = 1; j < width; ++j) put(x[j], row.write + (j - 1) * channels + channel);
 }
 
-void conv_part(const CausalConvArgs& a, const RowRange& row, int64_t first, int64_t last) {
+void conv_part(const CausalConvArgs& a, const StateRow& row, int64_t first, int64_t last) {
   for (int64_t channel = first; channel < last; channel += lanes) {
     if (a.width == 2) conv_vector<2>(a, row, channel);
     if (a.width == 3) conv_vector<3>(a, row, channel);
@@ -106,7 +91,7 @@ void run_conv(const CausalConvArgs& a, ExecContext& context) {
   const int64_t channels = a.x.size(1), parts = (channels + conv_channels - 1) / conv_channels;
   context.threads.parallel_for(a.rows.num_rows * parts, [&](int64_t task, int) {
     const int64_t first = task % parts * conv_channels;
-    conv_part(a, range_of(a.rows, a.state, task / parts), first, std::min(first + conv_channels, channels));
+    conv_part(a, state_row(a.rows, a.state, task / parts), first, std::min(first + conv_channels, channels));
   });
 }
 
@@ -220,7 +205,7 @@ void scan_outputs(const SelectiveScanArgs& a, int64_t t, int64_t first, int64_t 
   }
 }
 
-void scan_part(const SelectiveScanArgs& a, const RowRange& row, int64_t first, int64_t count, float* memory) {
+void scan_part(const SelectiveScanArgs& a, const StateRow& row, int64_t first, int64_t count, float* memory) {
   const int64_t states = a.b.size(1), padded = round_up(states);
   ScanScratch m(memory, padded);
   // Whole groups of four channels: those after `count` run on zeros.
@@ -253,7 +238,7 @@ void run_selective(const SelectiveScanArgs& a, ExecContext& context) {
       context.workspace.alloc(DType::f32, {context.threads.size(), ScanScratch::floats(round_up(a.b.size(1)))});
   context.threads.parallel_for(a.rows.num_rows * parts, [&](int64_t task, int worker) {
     const int64_t first = task % parts * scan_channels;
-    scan_part(a, range_of(a.rows, a.state, task / parts), first, std::min(scan_channels, channels - first),
+    scan_part(a, state_row(a.rows, a.state, task / parts), first, std::min(scan_channels, channels - first),
               memory.row<float>(worker));
   });
 }
@@ -278,7 +263,7 @@ HWY_INLINE void ssd_step(float* state, const float* input, float decay, const fl
 }
 
 // Rows [first, first + count) of one head's state over the row's tokens. `memory` holds the padded state, b and c.
-void ssd_part(const SsdScanArgs& a, const RowRange& row, int64_t head, int64_t first, int64_t count, float* memory) {
+void ssd_part(const SsdScanArgs& a, const StateRow& row, int64_t head, int64_t first, int64_t count, float* memory) {
   const D d;
   const int64_t dim = a.x.size(2), states = a.b.size(2), padded = round_up(states);
   const int64_t group = head / (a.x.size(1) / a.b.size(1)), offset = (head * dim + first) * states;
@@ -309,7 +294,7 @@ void run_ssd(const SsdScanArgs& a, ExecContext& context) {
       context.workspace.alloc(DType::f32, {context.threads.size(), (ssd_rows + 2) * round_up(a.b.size(2))});
   context.threads.parallel_for(a.rows.num_rows * heads * parts, [&](int64_t task, int worker) {
     const int64_t first = task % parts * ssd_rows, head = task / parts % heads;
-    ssd_part(a, range_of(a.rows, a.state, task / parts / heads), head, first, std::min(ssd_rows, dim - first),
+    ssd_part(a, state_row(a.rows, a.state, task / parts / heads), head, first, std::min(ssd_rows, dim - first),
              memory.row<float>(worker));
   });
 }

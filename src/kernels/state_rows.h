@@ -4,7 +4,7 @@
 #include "core/kv_cache_spec.h"
 #include "kernels/rows.h"
 
-namespace medley::ref {
+namespace medley {
 
 struct StateRow {
   int64_t begin, end;  // tokens of the step
@@ -21,4 +21,4 @@ inline StateRow state_row(const RaggedRows& rows, const StateSlots& state, int64
   return {offsets[row], offsets[row + 1], at(state.read[row]), at(state.write[row])};
 }
 
-}  // namespace medley::ref
+}  // namespace medley
