@@ -4,7 +4,7 @@
 add_library(medley_flags INTERFACE)
 target_compile_options(medley_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers
-    -Wno-restrict>  # g++ 12 reports overlapping copies inside std::string that cannot happen (GCC bug 105651)
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>>  # g++ 12 reports overlapping copies inside std::string that cannot happen (GCC bug 105651)
   $<$<AND:$<BOOL:${MEDLEY_WERROR}>,$<COMPILE_LANGUAGE:CXX>>:-Werror>
   # One rule of rounding everywhere: an a*b+c is fused only where the source says fma. Otherwise the same kernel,
   # compiled into two loops, may round differently, and a request's bits would depend on its company.

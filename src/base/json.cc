@@ -54,6 +54,8 @@ nlohmann::json parse_json(std::string_view text, const std::string& origin, Json
     return nlohmann::json::parse(text, watch);
   } catch (const nlohmann::json::parse_error& error) {
     fail("{}: not valid JSON at byte {}: {}", origin, error.byte, error.what());
+  } catch (const nlohmann::json::exception& error) {  // a number that no double holds
+    fail("{}: not valid JSON: {}", origin, error.what());
   }
 }
 
@@ -63,7 +65,12 @@ nlohmann::json read_json(const std::filesystem::path& path, JsonFloats floats) {
 
 std::string read_text(const std::filesystem::path& path) {
   const MappedFile file(path);
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+  if (file.bytes().size() > longest_text)
+    fail("{}: {} bytes are too many for a file of text; at most {} are read", path.string(), file.bytes().size(),
+         longest_text);
+  std::string text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  file.check_intact();
+  return text;
 }
 
 }  // namespace medley

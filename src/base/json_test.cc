@@ -21,6 +21,10 @@ TEST(Json, ErrorsNameTheFileAndThePlace) {
   EXPECT_THAT([] { read_json("/nonexistent/x.json"); }, ThrowsMessage<Error>(HasSubstr("/nonexistent/x.json")));
 }
 
+TEST(Json, NumbersThatNoDoubleHoldsAreRefused) {
+  EXPECT_THAT([] { parse_json("[1e999]", "f"); }, ThrowsMessage<Error>(HasSubstr("f: not valid JSON: ")));
+}
+
 TEST(Json, DeepNestingIsRefusedWithoutAStackOverflow) {
   EXPECT_THAT([] { parse_json(std::string(1000000, '['), "deep"); }, ThrowsMessage<Error>(HasSubstr("nested deeper")));
 }

@@ -10,11 +10,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/mapped_guard.h"
 
 namespace medley {
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path.string()) {
-  const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  // Non-blocking: a pipe must not wait for a writer. Links are followed: model hubs keep files behind them.
+  const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail("{}: cannot be opened: {}", path_, std::strerror(errno));
   struct stat info {};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
@@ -30,16 +32,27 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path.string())
       fail("{}: cannot be mapped ({} bytes): {}", path_, size_, std::strerror(reason));
     }
     data_ = static_cast<const std::byte*>(mapped);
+    guard_ = mapped_guard::add(data_, size_);
   }
   ::close(fd);
 }
 
 MappedFile::~MappedFile() {
+  mapped_guard::remove(guard_);
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      guard_(std::exchange(other.guard_, -1)) {}
+
+void MappedFile::check_intact() const {
+  if (mapped_guard::damaged(guard_))
+    fail("{}: became shorter than the {} bytes it had while it was being read; is it still being written?", path_,
+         size_);
+}
 
 void MappedFile::release(std::span<const std::byte> range) const {
   if (range.empty()) return;

@@ -1,4 +1,8 @@
 // A file mapped read-only: the only owner of the mapping. Views into it live as long as it does.
+//
+// A file that another program cuts short while it is mapped loses pages, and reading one raises SIGBUS. The first
+// MappedFile installs a handler for that signal: inside a mapping the lost pages become zeros and the file counts as
+// damaged, which check_intact() reports; anywhere else the handler that was there before decides.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +24,10 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
 
+  // Throws Error if the file was found shorter than when it was mapped. Whoever has read what matters calls it before
+  // using the result.
+  void check_intact() const;
+
   // Tells the kernel that a range was packed elsewhere and its pages can go (they are read again if touched).
   void release(std::span<const std::byte> range) const;
 
@@ -27,6 +35,7 @@ class MappedFile {
   std::string path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+  int guard_ = -1;  // its entry among the mappings that the signal handler knows
 };
 
 }  // namespace medley

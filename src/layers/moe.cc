@@ -32,6 +32,9 @@ struct Moe::ExpertViews {
 
 Moe::Moe(LoadContext& context, const MoeSpec& spec) : spec_(spec), dtype_(context.dtype), comm_(&context.comm) {
   const RoutingRule& rule = spec.rule;
+  constexpr int32_t most_experts = 1 << 16;
+  if (rule.experts > most_experts)
+    fail("{}config.json says {} experts; at most {} are built", spec.prefix, rule.experts, most_experts);
   if (rule.top_k <= 0 || rule.top_k > rule.experts)
     fail("{}num_experts_per_tok is {}, of {} experts", spec.prefix, rule.top_k, rule.experts);
   if (rule.group_score != GroupScore::none &&

@@ -99,27 +99,52 @@ void ConfigReader::refuse(const std::string& field, const std::string& why) cons
   fail("{}: {}{} is {}: {}", origin_, path_, field, value, why);
 }
 
-void ConfigReader::wrong_type(const std::string& field, const char* wanted) const {
+void ConfigReader::wrong_type(const std::string& field, const std::string& wanted) const {
   refuse(field, fmt::format("{} is wanted", wanted));
 }
 
-int64_t ConfigReader::integer(const std::string& field) {
+namespace {
+
+// Above any size of a published model, and small enough that a product of two and their sums stay far from overflow.
+constexpr int64_t largest_integer = int64_t(1) << 30;
+
+// Sizes written as 64.0 occur; anything else that is not whole is a mistake.
+std::optional<int64_t> as_integer(const nlohmann::json& value) {
+  const bool whole = value.is_number_float() && value.get<double>() == std::floor(value.get<double>());
+  if (!whole && !value.is_number_integer()) return std::nullopt;
+  const double number = value.get<double>();
+  return std::abs(number) <= double(largest_integer) ? int64_t(number) : number > 0 ? INT64_MAX : INT64_MIN;
+}
+
+}  // namespace
+
+int64_t ConfigReader::integer_from(const std::string& field, int64_t least) {
   const nlohmann::json* value = find(field);
   if (value == nullptr) refuse(field, "the model cannot be built without it");
-  // Sizes written as 64.0 occur; anything else that is not whole is a mistake.
-  if (value->is_number_float()) {
-    const double number = value->get<double>();
-    if (number == std::floor(number) && std::abs(number) < 1e15) return int64_t(number);
-  }
-  if (!value->is_number_integer()) wrong_type(field, "a whole number");
-  const int64_t number = value->get<int64_t>();
-  constexpr int64_t limit = int64_t(1) << 40;  // above any size of a model; keeps products of two from overflowing
-  if (number < -limit || number > limit) refuse(field, "it is out of any model's range");
-  return number;
+  const std::optional<int64_t> number = as_integer(*value);
+  if (!number) wrong_type(field, "a whole number");
+  if (*number < least || *number > largest_integer)
+    refuse(field, fmt::format("a number from {} to {} is wanted", least, largest_integer));
+  return *number;
+}
+
+int64_t ConfigReader::integer(const std::string& field) {
+  return integer_from(field, 1);
 }
 
 int64_t ConfigReader::integer(const std::string& field, int64_t fallback) {
-  return find(field) == nullptr ? fallback : integer(field);
+  return find(field) == nullptr ? fallback : integer_from(field, std::min<int64_t>(fallback, 1));
+}
+
+int64_t ConfigReader::layers() {
+  constexpr int64_t most = 10'000;
+  const int64_t layers = integer("num_hidden_layers");
+  if (layers > most) refuse("num_hidden_layers", fmt::format("at most {} are built", most));
+  return layers;
+}
+
+int64_t ConfigReader::integer_or_zero(const std::string& field, int64_t fallback) {
+  return find(field) == nullptr ? fallback : integer_from(field, 0);
 }
 
 std::optional<int64_t> ConfigReader::optional_integer(const std::string& field) {
@@ -163,7 +188,8 @@ std::string ConfigReader::text(const std::string& field, const std::string& fall
 std::vector<int64_t> ConfigReader::integers(const std::string& field) {
   std::vector<int64_t> values;
   for (const double number : numbers(field)) {
-    if (number != std::floor(number) || std::abs(number) > 1e15) wrong_type(field, "a list of whole numbers");
+    if (number != std::floor(number) || number < 0 || number > double(largest_integer))
+      wrong_type(field, fmt::format("a list of whole numbers from 0 to {}", largest_integer));
     values.push_back(int64_t(number));
   }
   return values;

@@ -17,9 +17,13 @@ class ConfigReader {
   // `origin` names the file in messages; `path` the object inside it ("rope_parameters.").
   ConfigReader(const nlohmann::json& object, std::string origin, std::string path = "");
 
-  // Required when no default is given; a field that is null counts as absent. Errors name file and field.
+  // Required when no default is given; a field that is null counts as absent. Errors name file and field. Integers are
+  // sizes and counts: from 1 (or from the default, if that is smaller) to 2^30, so that nothing made of them divides by
+  // zero or overflows.
   int64_t integer(const std::string& field);
   int64_t integer(const std::string& field, int64_t fallback);
+  int64_t layers();  // num_hidden_layers: at most 10,000, as everything of a model is made layer by layer
+  int64_t integer_or_zero(const std::string& field, int64_t fallback);
   double number(const std::string& field);
   double number(const std::string& field, double fallback);
   bool boolean(const std::string& field, bool fallback);
@@ -27,7 +31,7 @@ class ConfigReader {
   std::string text(const std::string& field, const std::string& fallback);
   std::optional<int64_t> optional_integer(const std::string& field);
   std::optional<double> optional_number(const std::string& field);
-  std::vector<int64_t> integers(const std::string& field);   // absent: empty
+  std::vector<int64_t> integers(const std::string& field);   // absent: empty; from 0 on
   std::vector<double> numbers(const std::string& field);     // absent: empty; {"__float__": "Infinity"} is a number
   std::vector<std::string> texts(const std::string& field);  // absent: empty
   std::vector<int64_t> integer_or_list(const std::string& field);  // absent: empty
@@ -52,7 +56,8 @@ class ConfigReader {
 
  private:
   const nlohmann::json* find(const std::string& field);
-  [[noreturn]] void wrong_type(const std::string& field, const char* wanted) const;
+  int64_t integer_from(const std::string& field, int64_t least);
+  [[noreturn]] void wrong_type(const std::string& field, const std::string& wanted) const;
 
   const nlohmann::json* object_;
   std::string origin_, path_;

@@ -57,7 +57,7 @@ std::vector<bool> read_sparse_layers(ConfigReader& config, int64_t layers) {
 
 void add_deepseek_layers(ConfigReader& config, DecoderSpec& spec, const DeepseekRouting& routing,
                          const std::function<MixerSpec(const std::string& prefix)>& attention) {
-  const int64_t hidden = spec.info.hidden_size, layers = config.integer("num_hidden_layers");
+  const int64_t hidden = spec.info.hidden_size, layers = config.layers();
   const Activation activation = read_activation(config);
   const MlpSpec mlp{.hidden = hidden, .intermediate = config.integer("intermediate_size"), .activation = activation};
   const int64_t inner = config.integer("moe_intermediate_size"), shared = config.integer("n_shared_experts", 0);
@@ -87,6 +87,7 @@ void add_deepseek_layers(ConfigReader& config, DecoderSpec& spec, const Deepseek
     spec.derived.push_back(layer_prefix(layer) + "self_attn.rotary_emb.inv_freq");
   }
   spec.info.mtp_layers = int(config.integer("num_nextn_predict_layers", config.integer("num_mtp_layers", 0)));
+  if (spec.info.mtp_layers > layers) config.refuse("num_nextn_predict_layers", "more modules than layers");
   for (int64_t layer = layers; layer < layers + spec.info.mtp_layers; ++layer)
     spec.mtp.push_back({layer_prefix(layer), block(layer)});
 }

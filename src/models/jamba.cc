@@ -13,7 +13,7 @@ struct Period {
 };
 
 Period read_period(ConfigReader& config, const std::string& name, int64_t period, int64_t offset) {
-  const Period read{config.integer(name + "_period", period), config.integer(name + "_offset", offset)};
+  const Period read{config.integer(name + "_period", period), config.integer_or_zero(name + "_offset", offset)};
   if (read.period <= 0 || read.offset < 0 || read.offset >= read.period)
     config.refuse(name + "_offset", fmt::format("it must be below {}_period", name));
   return read;

@@ -94,7 +94,7 @@ MoeSpec read_moe(ConfigReader& config, int64_t hidden, Activation activation) {
 }
 
 std::vector<bool> read_sparse(ConfigReader& config, int64_t layers) {
-  const int64_t first = config.integer("first_k_dense_replace", 1);
+  const int64_t first = config.integer_or_zero("first_k_dense_replace", 1);
   const std::vector<std::string> types = config.texts("mlp_layer_types");
   if (!types.empty() && int64_t(types.size()) != layers)
     config.refuse("mlp_layer_types", fmt::format("one entry per layer ({}) is wanted", layers));
@@ -113,7 +113,7 @@ std::unique_ptr<Model> make_kimi_linear(ConfigReader& config) {
   DecoderSpec spec = read_stack(config, "kimi_linear");
   spec.info.max_positions = config.integer("model_max_length", spec.info.max_positions);
   spec.norm.eps = float(config.number("rms_norm_eps", 1e-5));
-  const int64_t hidden = spec.info.hidden_size, layers = config.integer("num_hidden_layers");
+  const int64_t hidden = spec.info.hidden_size, layers = config.layers();
   const Layers mixers = read_linear_attention(config, spec, layers);
   const MlaSpec mla = read_mla(config, hidden);
   const Activation activation = read_activation(config);

@@ -6,7 +6,7 @@ namespace medley {
 
 std::unique_ptr<Model> make_lfm2_moe(ConfigReader& config) {
   DecoderSpec spec = read_lfm2_stack(config, "lfm2_moe");
-  const int64_t hidden = spec.info.hidden_size, dense_layers = config.integer("num_dense_layers", 2);
+  const int64_t hidden = spec.info.hidden_size, dense_layers = config.integer_or_zero("num_dense_layers", 2);
   const MlpSpec mlp = lfm2_mlp(hidden, config.integer("intermediate_size"));
   const MoeSpec moe{.hidden = hidden,
                     .intermediate = config.integer("moe_intermediate_size"),

@@ -20,7 +20,7 @@ std::unique_ptr<Model> make_qwen3_next(ConfigReader& config) {
                              .renormalize = config.boolean("norm_topk_prob", true)},
                     .activation = activation,
                     .shared_gate = "shared_expert_gate.weight"};
-  const std::vector<bool> sparse = read_sparse_layers(config, config.integer("num_hidden_layers"), moe.rule.experts);
+  const std::vector<bool> sparse = read_sparse_layers(config, config.layers(), moe.rule.experts);
   add_delta_net_blocks(config, spec, DeltaNetLayout::by_key_head, [&](int64_t layer, const std::string& at) {
     if (!sparse[size_t(layer)]) return FeedForwardSpec(mlp.at(at));
     MoeSpec experts = moe.at(at);

@@ -74,6 +74,8 @@ RopeSpec read_rope(ConfigReader& config, std::optional<ConfigReader> scaling, in
   }
   if (rope.theta <= 1) fail("{}: rope_theta is {}: it must be above 1", config.origin(), rope.theta);
   if (rope.factor <= 0) fail("{}: the rope's factor is {}: it must be above 0", config.origin(), rope.factor);
+  if (!(partial > 0 && partial <= 1))
+    fail("{}: partial_rotary_factor is {}: it must be above 0 and at most 1", config.origin(), partial);
   rope.dim = int64_t(double(head_dim) * partial);
   if (rope.dim <= 0 || rope.dim > head_dim || rope.dim % 2 != 0)
     fail("{}: {} of {} head dimensions cannot be rotated: an even number of them is wanted", config.origin(), rope.dim,

@@ -12,7 +12,7 @@ DecoderSpec read_backbone(ConfigReader& config, const std::string& model_type, b
 // num_hidden_layers blocks of the mixer at its layer's prefix, without a feed-forward part.
 template <class MixerSpecType>
 void add_backbone_blocks(ConfigReader& config, DecoderSpec& spec, const MixerSpecType& mixer) {
-  const int64_t layers = config.integer("num_hidden_layers");
+  const int64_t layers = config.layers();
   for (int64_t layer = 0; layer < layers; ++layer) {
     const std::string at = fmt::format("backbone.layers.{}.", layer);
     spec.blocks.push_back({.mixer_norm = at + "norm.weight", .mixer = mixer.at(at + "mixer.")});

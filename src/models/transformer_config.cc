@@ -40,7 +40,7 @@ DecoderSpec read_stack(ConfigReader& config, const std::string& model_type) {
 TransformerConfig read_transformer(ConfigReader& config) {
   TransformerConfig t;
   t.hidden = config.integer("hidden_size");
-  t.layers = config.integer("num_hidden_layers");
+  t.layers = config.layers();
   t.heads = config.integer("num_attention_heads");
   t.kv_heads = config.integer("num_key_value_heads", t.heads);
   if (t.layers <= 0 || t.heads <= 0 || t.kv_heads <= 0)
@@ -87,7 +87,7 @@ std::vector<int32_t> read_layer_windows(ConfigReader& config, int64_t layers,
                                         const std::function<bool(int64_t layer, int64_t max_window_layers)>& fallback) {
   const int32_t window = config.boolean("use_sliding_window", false) ? read_window(config, "sliding_window", 4096) : 0;
   config.ignore({"sliding_window"});  // without use_sliding_window it says nothing
-  const int64_t bound = config.integer("max_window_layers", 28);
+  const int64_t bound = config.integer_or_zero("max_window_layers", 28);
   const bool written = !config.texts("layer_types").empty();
   const std::vector<bool> sliding =
       read_sliding_layers(config, layers, [&](int64_t layer) { return window > 0 && fallback(layer, bound); });

@@ -66,7 +66,7 @@ SharedTransformerSpec read_shared(ConfigReader& config, const DecoderSpec& spec)
 // Per layer: does it have a transformer block?
 std::vector<bool> read_hybrid_layers(ConfigReader& config) {
   const std::vector<std::string> types = config.texts("layers_block_type");
-  const int64_t layers = config.integer("num_hidden_layers");
+  const int64_t layers = config.layers();
   if (int64_t(types.size()) != layers)
     config.refuse("layers_block_type", fmt::format("one entry per layer ({}) is wanted", layers));
   std::vector<bool> hybrid;

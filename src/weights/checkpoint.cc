@@ -78,6 +78,10 @@ void Checkpoint::release(std::span<const std::byte> range) const {
   }
 }
 
+void Checkpoint::check_intact() const {
+  for (const SafetensorsFile& file : files_) file.file().check_intact();
+}
+
 std::string Checkpoint::describe() const {
   return files_.size() == 1 ? files_[0].path() : fmt::format("{} ({} files)", folder_.string(), files_.size());
 }

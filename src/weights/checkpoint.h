@@ -24,6 +24,8 @@ class Checkpoint {
   const Entry* find(const std::string& name) const;
   // These bytes of a mapped file were copied elsewhere: their pages may go.
   void release(std::span<const std::byte> range) const;
+  // Throws Error if a file was cut short since it was opened.
+  void check_intact() const;
   uint64_t total_bytes() const { return total_bytes_; }
   std::string describe() const;  // "FOLDER (3 files)"
 

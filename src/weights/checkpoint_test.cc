@@ -87,6 +87,27 @@ TEST_F(CheckpointTest, EveryTensorIsAccountedFor) {
   loader.finish();
 }
 
+TEST_F(CheckpointTest, AFileCutShortWhileItIsReadIsReported) {
+  std::vector<float> large(1 << 18);
+  write("model.safetensors", {{"x", TensorView(large.data(), DType::f32, {1 << 18})}});
+  const Checkpoint checkpoint(folder_);
+  std::filesystem::resize_file(folder_ / "model.safetensors", 4096);
+  WeightLoader loader(checkpoint, Shard{});
+  loader.take_floats("x", {1 << 18});
+  EXPECT_THAT([&] { loader.finish(); },
+              ThrowsMessage<Error>(HasSubstr("model.safetensors: became shorter than the 1048")));
+}
+
+TEST_F(CheckpointTest, SizesThatNoFileHasAreRefused) {
+  WeightLoader plan{Shard{}};
+  const auto refused = [&](const std::vector<int64_t>& shape) {
+    EXPECT_THAT([&] { plan.take("x", shape); }, ThrowsMessage<Error>(HasSubstr("which no checkpoint has")));
+  };
+  refused({int64_t(1) << 30, int64_t(1) << 30});
+  refused({0, 5});
+  EXPECT_THAT([&] { plan.take_floats("x", {int64_t(1) << 30}); }, ThrowsMessage<Error>(HasSubstr("too large")));
+}
+
 TEST_F(CheckpointTest, OtherDtypesAreRefusedByTensor) {
   int64_t ids[3] = {};
   write("model.safetensors", {{"ids", TensorView(ids, DType::i64, {3})}});

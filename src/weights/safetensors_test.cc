@@ -87,5 +87,12 @@ TEST(Safetensors, HostileFilesAreRefusedWithWhatAndWhere) {
                  "tensor b: data begins at");
 }
 
+TEST(Safetensors, ASparseTerabyteIsRefusedAtOnce) {
+  const auto path = file_with(R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4);
+  std::filesystem::resize_file(path, uintmax_t(1) << 40);
+  expect_refused(path, "bytes at the end belong to no tensor");
+  std::filesystem::remove(path);
+}
+
 }  // namespace
 }  // namespace medley

@@ -34,7 +34,22 @@ WeightLoader::WeightLoader(const Checkpoint& checkpoint, Shard shard, Progress p
   MEDLEY_CHECK(shard.world > 0 && shard.rank >= 0 && shard.rank < shard.world);
 }
 
+// A config.json can name sizes that no file has: refused before anything is made of them.
+void WeightLoader::check_size(const std::string& name, const std::vector<int64_t>& shape) const {
+  constexpr int64_t most_elements = int64_t(1) << 44;
+  constexpr size_t most_tensors = 1'000'000;  // a model of 61 layers with 384 experts has 70,000
+  int64_t elements = 1;
+  for (const int64_t size : shape) {
+    if (size <= 0 || elements > most_elements / size)
+      fail("tensor {}: config.json makes its shape {}, which no checkpoint has", name, describe_shape(shape));
+    elements *= size;
+  }
+  if (taken_.size() >= most_tensors)
+    fail("tensor {}: config.json makes the model more than {} tensors", name, most_tensors);
+}
+
 TensorView WeightLoader::take(const std::string& name, const std::vector<int64_t>& shape, const Slice& slice) {
+  check_size(name, shape);
   TensorView whole(nullptr, DType::bf16, std::span<const int64_t>(shape));
   if (checkpoint_ != nullptr) {
     const Checkpoint::Entry* entry = checkpoint_->find(name);
@@ -68,6 +83,10 @@ TensorView WeightLoader::take(const std::string& name, const std::vector<int64_t
 std::vector<float> WeightLoader::take_floats(const std::string& name, const std::vector<int64_t>& shape,
                                              const Slice& slice) {
   const TensorView view = take(name, shape, slice);
+  constexpr int64_t most_floats = int64_t(1) << 28;  // biases, norms, small tables: a large model has 2^20 in all
+  floats_ += view.elements();
+  if (floats_ > most_floats)
+    fail("tensor {} {}: too large for a tensor that is kept as float32", name, describe_shape(shape));
   std::vector<float> values(size_t(view.elements()), 0.0f);
   if (planning()) return values;
   std::array<int64_t, max_rank> index{};
@@ -108,6 +127,7 @@ void WeightLoader::packed(const TensorView& view) {
 
 void WeightLoader::finish() const {
   if (checkpoint_ == nullptr) return;
+  checkpoint_->check_intact();
   std::vector<std::string> unused;
   for (const auto& [name, entry] : checkpoint_->tensors())
     if (!used_.contains(name)) unused.push_back(fmt::format("{} {}", name, entry.tensor->view.describe()));

@@ -91,10 +91,13 @@ class WeightLoader {
   const std::vector<TakenWeight>& taken() const { return taken_; }
 
  private:
+  void check_size(const std::string& name, const std::vector<int64_t>& shape) const;
+
   const Checkpoint* checkpoint_ = nullptr;
   Shard shard_;
   Progress progress_;
   uint64_t done_bytes_ = 0;
+  int64_t floats_ = 0;  // copied so far
   double active_ = 1;
   bool mtp_ = false;
   std::set<std::string> used_;
