@@ -14,6 +14,7 @@
 #include "cli/run_options.h"
 #include "cli/show.h"
 #include "cli/terminal.h"
+#include "tokenizer/tokenizer.h"
 
 namespace medley::cli {
 namespace {
@@ -68,9 +69,9 @@ int run(RunOptions options) {
   options.engine.progress = terminal.progress();
   const std::unique_ptr<Engine> engine = Engine::load(options.model, options.engine);
   terminal.clear_progress();
-  if (options.format == OutputFormat::text &&
-      !std::filesystem::exists(std::filesystem::path(options.model) / "tokenizer.json"))
-    fail("{} has no tokenizer.json, so its tokens have no text; use --ids and --format ids", options.model);
+  if (options.format == OutputFormat::text && !Tokenizer::exists(options.model))
+    fail("{} has no tokenizer.json (nor tokenizer.model), so its tokens have no text; use --ids and --format ids",
+         options.model);
   if (options.interactive) return chat(options, *engine, terminal);
   return run_once(options, *engine, terminal, prompt);
 }
