@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Writes tests/tokenizer/sentencepiece.json: small tokenizer.model files with the ids the sentencepiece package gives.
 
-Each of "models": name, model (the file, base64), and cases [text, ids, the text of the ids (0: as the first; unknown
-pieces are left out, where sentencepiece writes " \u2047 ")]. "precompiled": a tokenizer.json with the character map of
-one of them in its Precompiled normalizer, and cases [text, ids] by the tokenizers package, which applies it otherwise.
+Each of "models": name, model (the file, base64), and cases [text (null: the ids are drawn), ids, the text of the ids (0:
+as the first; unknown pieces are left out, where sentencepiece writes " \u2047 ")]. "precompiled": a tokenizer.json with
+the character map of one of them in its Precompiled normalizer, and cases [text, ids] by the tokenizers package, which
+applies it otherwise.
 
 Needs: pip install sentencepiece protobuf tokenizers. The output is the same on every run.
 Usage: tools/make_sentencepiece_fixtures.py
@@ -76,6 +77,8 @@ def main():
                 ids = package.encode(text)
                 known = package.decode([id_ for id_ in ids if id_ != package.unk_id()])
                 cases.append([text, ids, known if known != text else 0])
+            drawn = [[id_ for id_ in (rng.randrange(package.get_piece_size()) for _ in range(12)) if id_ != package.unk_id()] for _ in range(12)]
+            cases += [[None, ids, package.decode(ids)] for ids in drawn]
             entries.append(dict(name=name, model=base64.b64encode(model).decode(), cases=cases))
             proto = sentencepiece_model.ModelProto.FromString(model)
             charsmap = proto.normalizer_spec.precompiled_charsmap or charsmap

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/options.h"
+#include "tokenizer/chat_template.h"
 #include "tokenizer/stream_decoder.h"
 #include "tokenizer/tokenizer.h"
 
@@ -15,6 +16,7 @@ namespace medley::cli {
 namespace {
 
 using Ids = std::vector<int32_t>;
+using Json = nlohmann::ordered_json;  // templates show objects in the order of their keys
 
 struct TokenizeOptions {
   std::string model;
@@ -24,17 +26,38 @@ struct TokenizeOptions {
   bool lines = false;
 };
 
-nlohmann::ordered_json decode(const Tokenizer& tokenizer, const Ids& ids) {
+Json decode(const Tokenizer& tokenizer, const Ids& ids) {
   StreamDecoder stream(tokenizer, true);
-  auto pieces = nlohmann::ordered_json::array();
+  auto pieces = Json::array();
   for (const int32_t id : ids) pieces.push_back(stream.push(id));
   pieces.push_back(stream.finish());
   return {{"text", tokenizer.decode(ids, true)}, {"pieces", pieces}};
 }
 
+// A conversation as the chat template writes it, the model's own or the line's.
+Json render(const TokenizeOptions& options, const Tokenizer& tokenizer, const Json& line) {
+  std::optional<ChatTemplate> chat;
+  try {
+    if (line.contains("template"))
+      chat.emplace(line["template"].get<std::string>(), "template", tokenizer);
+    else
+      chat = ChatTemplate::load(options.model, tokenizer);
+  } catch (const Error& error) {
+    return {{"error", error.what()}};
+  }
+  if (!chat) return {{"error", "the model has no chat template"}};
+  if (line.contains("now")) chat->set_clock([now = line["now"].get<int64_t>()] { return now; });
+  const ChatTemplate::Result result =
+      chat->apply(line["messages"], line.value("add_generation_prompt", true), line.value("variables", Json()));
+  if (!result.ok) return {{"error", result.error}};
+  return {{"text", result.text}};
+}
+
 // What a line of --lines asks for; throws nlohmann's exceptions for what it is not.
-nlohmann::ordered_json answer(const Tokenizer& tokenizer, const nlohmann::json& line, bool add_special) {
+Json answer(const TokenizeOptions& options, const Tokenizer& tokenizer, const Json& line) {
+  const bool add_special = !options.no_special;
   if (line.is_string()) return tokenizer.encode(line.get_ref<const std::string&>(), add_special);
+  if (line.contains("messages")) return render(options, tokenizer, line);
   if (line.is_object()) {
     std::string bytes;
     for (const auto& byte : line.at("bytes")) bytes += char(byte.get<uint8_t>());
@@ -43,13 +66,14 @@ nlohmann::ordered_json answer(const Tokenizer& tokenizer, const nlohmann::json& 
   return decode(tokenizer, line.get<Ids>());
 }
 
-int tokenize_lines(const Tokenizer& tokenizer, bool add_special) {
+int tokenize_lines(const TokenizeOptions& options, const Tokenizer& tokenizer) {
   std::string line;
   for (int64_t number = 1; std::getline(std::cin, line); ++number) {
     try {
-      std::cout << answer(tokenizer, nlohmann::json::parse(line), add_special).dump() << '\n';
+      std::cout << answer(options, tokenizer, Json::parse(line)).dump() << '\n';
     } catch (const nlohmann::json::exception& error) {
-      fail("stdin, line {}: want a JSON string, {{\"bytes\": [...]}} or a list of ids: {}", number, error.what());
+      fail("stdin, line {}: want a JSON string, {{\"bytes\": [...]}}, {{\"messages\": [...]}} or a list of ids: {}",
+           number, error.what());
     }
   }
   return done;
@@ -59,7 +83,7 @@ int tokenize(const TokenizeOptions& options) {
   if (options.lines == options.text.has_value()) throw UsageError("give either TEXT or --lines");
   if (options.lines && options.show) throw UsageError("--show does not go with --lines");
   const Tokenizer tokenizer = Tokenizer::load(options.model);
-  if (options.lines) return tokenize_lines(tokenizer, !options.no_special);
+  if (options.lines) return tokenize_lines(options, tokenizer);
   const std::string text =
       *options.text == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : *options.text;
   const Ids ids = tokenizer.encode(text, !options.no_special);
@@ -73,7 +97,9 @@ int tokenize(const TokenizeOptions& options) {
 
 constexpr const char* examples =
     R"text(With --lines, each line of stdin is JSON and gets a line of JSON: a string its ids; {"bytes": [...]}, which need not be
-UTF-8, likewise; a list of ids their text and the pieces in which it would stream, special tokens left out.
+UTF-8, likewise; a list of ids their text and the pieces in which it would stream, special tokens left out; {"messages": [...]} what the
+chat template makes of them (with "add_generation_prompt", and in "variables" tools, documents and the like; "template"
+takes another template than the model's, "now" another time).
 
 Examples:
   medley tokenize models/demo-jamba "Once upon a time"

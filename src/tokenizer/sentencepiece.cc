@@ -1,6 +1,6 @@
 #include "tokenizer/sentencepiece.h"
 
-#include <nlohmann/json.hpp>
+#include <cstdint>
 #include <optional>
 
 #include "tokenizer/bpe.h"
@@ -76,15 +76,6 @@ class SentencePieceNormalizer final : public Normalizer {
   bool prefix_, prefix_everywhere_, trim_;
 };
 
-nlohmann::json decoder_of(const SentencePieces& pieces) {
-  auto steps = nlohmann::json::array({{{"type", "Replace"}, {"pattern", {{"String", metaspace}}}, {"content", " "}},
-                                      {{"type", "ByteFallback"}},
-                                      {{"type", "Fuse"}}});
-  const int64_t spaces = pieces.remove_extra_whitespaces ? INT32_MAX : pieces.add_dummy_prefix ? 1 : 0;
-  if (spaces > 0) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", spaces}, {"stop", 0}});
-  return {{"type", "Sequence"}, {"decoders", steps}};
-}
-
 }  // namespace
 
 void take_sentencepieces(const SentencePieces& pieces, const std::string& where, TokenizerParts& parts) {
@@ -93,7 +84,7 @@ void take_sentencepieces(const SentencePieces& pieces, const std::string& where,
   else
     parts.model = std::make_unique<UnigramModel>(pieces, where);
   parts.normalizer = std::make_unique<SentencePieceNormalizer>(pieces, parts.config.legacy, where);
-  parts.decoder = Decoder::make(decoder_of(pieces), where);
+  parts.decoder = Decoder::sentencepiece(pieces.remove_extra_whitespaces ? SIZE_MAX : pieces.add_dummy_prefix ? 1 : 0);
   for (size_t id = 0; id < pieces.pieces.size(); ++id) {
     const auto& [text, score, type] = pieces.pieces[id];
     if (type == SentencePieces::control || type == SentencePieces::unknown)

@@ -48,10 +48,13 @@ TEST(SentencePiece, EncodesAndDecodesAsThePackage) {
   for (const json& entry : fixture()["models"]) {
     const Tokenizer tokenizer = load(from_base64(entry["model"].get<std::string>()).value());
     for (const json& record : entry["cases"]) {
-      const std::string text = record[0], decoded = record[2].is_string() ? record[2].get<std::string>() : text;
-      const Ids ids = tokenizer.encode(text, false);
-      ASSERT_EQ(ids, record[1].get<Ids>()) << entry["name"] << " " << record[0];
-      ASSERT_EQ(tokenizer.decode(ids, true), decoded) << entry["name"] << " " << record[0];
+      const std::string text = record[0].is_string() ? record[0].get<std::string>() : "";
+      const std::string decoded = record[2].is_string() ? record[2].get<std::string>() : text;
+      const Ids ids = record[1];
+      if (record[0].is_string()) {
+        ASSERT_EQ(tokenizer.encode(text, false), ids) << entry["name"] << " " << record[0];
+      }
+      EXPECT_EQ(tokenizer.decode(ids, true), decoded) << entry["name"] << " " << record[0];
       StreamDecoder stream(tokenizer, true);
       std::string pieces;
       for (const int32_t id : ids) pieces += stream.push(id);
