@@ -60,9 +60,11 @@ struct Usage {
 };
 
 // Called on the engine's thread, in order: one event for each new token, and a last one with `finish` set. Must not
-// block for long, and may call submit() and cancel().
+// block for long, and may call submit() and cancel(). With SamplingParams::n above 1 the samples' events come mixed,
+// and each sample has a last one.
 struct Event {
   uint64_t request = 0;
+  int32_t sample = 0;         // which of the request's texts: 0 to n - 1
   std::string text;           // valid UTF-8; may be empty while a character or a stop string is incomplete
   std::vector<Token> tokens;  // what was chosen since the last event
   Finish finish = Finish::none;
@@ -91,9 +93,10 @@ class MEDLEY_API Engine {
   static std::unique_ptr<Engine> load(const std::filesystem::path& model, const EngineOptions& options = {});
   virtual ~Engine() = default;  // cancels what is running
 
-  // Thread-safe. Refused at once when the request can never run (the reason says why).
+  // Thread-safe. Refused at once when the request can never run (the reason says why). The n samples of a request are
+  // scheduled one by one, so n may be more than max_running; each computes the prompt itself.
   virtual Submitted submit(GenerationRequest request, EventCallback callback) = 0;
-  // False when the request has ended already.
+  // All of its samples that have not ended. False when they all have.
   virtual bool cancel(uint64_t request) = 0;
   // Returns when everything that was submitted has ended.
   virtual void wait() = 0;

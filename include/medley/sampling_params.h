@@ -21,6 +21,10 @@ struct MEDLEY_API SamplingParams {
   float frequency_penalty = 0.0f;                     // over the output
   std::vector<std::pair<int32_t, float>> logit_bias;  // added to these tokens' logits
   uint64_t seed = 0;
+  // Texts to write for the prompt, each with random numbers of its own: sample i draws from the stream (seed, sample +
+  // i), so it is the same text that a request for one sample with this number gives, in any company.
+  int32_t n = 1;
+  int32_t sample = 0;
 
   int32_t max_tokens = 128;             // 0: compute the prompt, choose no token
   std::vector<std::string> stop;        // text; may span tokens

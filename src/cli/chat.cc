@@ -34,8 +34,9 @@ class Conversation {
     request.sampling = options_.sampling(engine_.default_sampling());
     Generated answer;
     try {
-      answer = generate(engine_, std::move(request), !options_.max_tokens,
-                        [](const Event& event) { std::cout << event.text << std::flush; });
+      answer = generate(engine_, std::move(request), !options_.max_tokens, [](const Event& event) {
+                 std::cout << event.text << std::flush;
+               }).at(0);
     } catch (const Error&) {  // too long by now, most likely: the conversation before this line is still good
       messages_.pop_back();
       throw;

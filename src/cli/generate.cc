@@ -8,17 +8,18 @@
 
 namespace medley::cli {
 
-Generated generate(Engine& engine, GenerationRequest request, bool may_shrink,
-                   const std::function<void(const Event&)>& show) {
-  Generated result;
+std::vector<Generated> generate(Engine& engine, GenerationRequest request, bool may_shrink,
+                                const std::function<void(const Event&)>& show) {
+  std::vector<Generated> results(size_t(request.sampling.n));
   std::string error;
   const auto take = [&](const Event& event) {
+    Generated& result = results[size_t(event.sample)];
     result.text += event.text;
     for (const Token& token : event.tokens) result.ids.push_back(token.id);
     if (event.finish != Finish::none) {
       result.finish = event.finish;
       result.usage = event.usage;
-      error = event.error;
+      if (error.empty()) error = event.error;
     }
     show(event);
   };
@@ -37,9 +38,11 @@ Generated generate(Engine& engine, GenerationRequest request, bool may_shrink,
   id = submitted.id;
   if (interrupt.interrupted()) engine.cancel(id);
   engine.wait();
-  result.interrupted = interrupt.interrupted();
-  if (result.finish == Finish::error) throw Error(error);
-  return result;
+  for (Generated& result : results) {
+    result.interrupted = interrupt.interrupted();
+    if (result.finish == Finish::error) throw Error(error);
+  }
+  return results;
 }
 
 }  // namespace medley::cli

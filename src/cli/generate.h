@@ -1,4 +1,4 @@
-// One generation from submit to its last event, with what the command needs of it.
+// One request from submit to its last event, with what the command needs of it.
 #pragma once
 
 #include <functional>
@@ -21,9 +21,9 @@ struct Generated {
 // should not be in the way of a long prompt.
 constexpr int32_t fewest_tokens = 16;
 
-// Runs the request to its end; `show` gets each new event. Ctrl-C cancels it. Throws Error when the request is refused
-// or fails.
-Generated generate(Engine& engine, GenerationRequest request, bool may_shrink,
-                   const std::function<void(const Event&)>& show);
+// Runs the request to its end; `show` gets each new event. Ctrl-C cancels it. One Generated for each of its samples.
+// Throws Error when the request is refused or fails.
+std::vector<Generated> generate(Engine& engine, GenerationRequest request, bool may_shrink,
+                                const std::function<void(const Event&)>& show);
 
 }  // namespace medley::cli

@@ -2,17 +2,19 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "cli/chat.h"
 #include "cli/command.h"
 #include "cli/generate.h"
 #include "cli/run_options.h"
+#include "cli/show.h"
 #include "cli/terminal.h"
+#include "tokenizer/tokenizer.h"
 
 namespace medley::cli {
 namespace {
@@ -45,45 +47,18 @@ GenerationRequest make_request(const RunOptions& options, const std::string& pro
   return request;
 }
 
-const char* name_of(Finish finish) {
-  switch (finish) {
-    case Finish::none: return "none";
-    case Finish::stop: return "stop";
-    case Finish::length: return "length";
-    case Finish::cancelled: return "cancelled";
-    case Finish::error: return "error";
-  }
-  return "?";
-}
-
-std::string to_json(const Generated& result) {
-  const nlohmann::ordered_json json = {{"text", result.text},
-                                       {"ids", result.ids},
-                                       {"finish", name_of(result.finish)},
-                                       {"usage",
-                                        {{"prompt_tokens", result.usage.prompt_tokens},
-                                         {"generated_tokens", result.usage.generated_tokens},
-                                         {"seconds_to_first_token", result.usage.seconds_to_first_token},
-                                         {"seconds", result.usage.seconds}}}};
-  return json.dump();
-}
-
 int run_once(const RunOptions& options, Engine& engine, Terminal& terminal, const std::string& prompt) {
-  // Ids stream too; a JSON object is complete or not there.
-  const char* separator = "";
-  const auto show = [&](const Event& event) {
-    if (options.format == OutputFormat::text) std::cout << event.text << std::flush;
-    if (options.format != OutputFormat::ids) return;
-    for (const Token& token : event.tokens) {
-      std::cout << separator << token.id << std::flush;
-      separator = ",";
-    }
-  };
-  const Generated result = generate(engine, make_request(options, prompt, engine), !options.max_tokens, show);
-  if (options.format == OutputFormat::json) std::cout << to_json(result);
-  std::cout << "\n" << std::flush;
-  terminal.line(figures(result.usage, engine.cache()));
-  return result.interrupted ? interrupted : done;
+  Show show(options.format, options.samples);
+  const std::vector<Generated> results = generate(engine, make_request(options, prompt, engine), !options.max_tokens,
+                                                  [&](const Event& event) { show.event(event); });
+  if (options.format == OutputFormat::json) show.json(results);
+  Usage usage = results[0].usage;
+  for (size_t i = 1; i < results.size(); ++i) {
+    usage.generated_tokens += results[i].usage.generated_tokens;
+    usage.seconds = std::max(usage.seconds, results[i].usage.seconds);
+  }
+  terminal.line(figures(usage, engine.cache()));
+  return results[0].interrupted ? interrupted : done;
 }
 
 int run(RunOptions options) {
@@ -94,9 +69,9 @@ int run(RunOptions options) {
   options.engine.progress = terminal.progress();
   const std::unique_ptr<Engine> engine = Engine::load(options.model, options.engine);
   terminal.clear_progress();
-  if (options.format == OutputFormat::text &&
-      !std::filesystem::exists(std::filesystem::path(options.model) / "tokenizer.json"))
-    fail("{} has no tokenizer.json, so its tokens have no text; use --ids and --format ids", options.model);
+  if (options.format == OutputFormat::text && !Tokenizer::exists(options.model))
+    fail("{} has no tokenizer.json (nor tokenizer.model), so its tokens have no text; use --ids and --format ids",
+         options.model);
   if (options.interactive) return chat(options, *engine, terminal);
   return run_once(options, *engine, terminal, prompt);
 }
@@ -111,6 +86,7 @@ Examples:
   medley run models/demo-deepseek "What is the capital of France?" --chat --temperature 0
   medley run models/demo-jamba -i
   echo "The capital of France is" | medley run models/demo-jamba --stop . --quiet
+  medley run models/demo-jamba "Once upon a time" --samples 3 --seed 1
   medley run MODEL --ids 1,2,3 -n 20 --temperature 0 --ignore-eos --format ids)";
 
 }  // namespace

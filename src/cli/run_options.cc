@@ -36,6 +36,10 @@ void add_sampling_options(CLI::App& command, RunOptions& options) {
   add("--seed", options.seed, "Of the random numbers: the same seed gives the same text", "N")
       ->check(quiet(CLI::NonNegativeNumber))
       ->capture_default_str();
+  add("--samples", options.samples, "Texts to write, each with random numbers of its own; the first is what 1 gives",
+      "N")
+      ->check(quiet(CLI::Range(1, 1024)))
+      ->capture_default_str();
   add("--stop", options.stop, "End before this text; may be given several times", "TEXT")
       ->allow_extra_args(false)
       ->take_all();
@@ -46,8 +50,9 @@ void add_output_options(CLI::App& command, RunOptions& options) {
   const std::map<std::string, OutputFormat> formats{
       {"text", OutputFormat::text}, {"ids", OutputFormat::ids}, {"json", OutputFormat::json}};
   command
-      .add_option("--format", options.format,
-                  "What goes to stdout: the text, the generated ids (comma separated), or one JSON object [text]")
+      .add_option(
+          "--format", options.format,
+          "What goes to stdout: the text, the generated ids (comma separated), or one JSON object a sample [text]")
       ->transform(CLI::CheckedTransformer(formats).description(""))
       ->type_name("text|ids|json");
   command.add_flag("--quiet", options.quiet, "Nothing on stderr but errors");
@@ -82,6 +87,7 @@ SamplingParams RunOptions::sampling(SamplingParams params) const {
   set(params.frequency_penalty, frequency_penalty);
   params.max_tokens = max_tokens.value_or(interactive ? 512 : params.max_tokens);
   params.seed = seed;
+  params.n = samples;
   params.stop = stop;
   params.ignore_eos = ignore_eos;
   return params;
@@ -94,6 +100,7 @@ void RunOptions::check() const {
   if (!ids.empty() && (prompt || chat || interactive))
     throw UsageError("--ids is the prompt: it goes with neither PROMPT nor --chat nor -i");
   if (interactive && format != OutputFormat::text) throw UsageError("-i chats in text: it does not go with --format");
+  if (interactive && samples != 1) throw UsageError("-i has one answer a line: it does not go with --samples");
   if (interactive && prompt == "-") throw UsageError("-i reads its lines from stdin, so PROMPT cannot be \"-\"");
   if (!system.empty() && !chat && !interactive) throw UsageError("--system goes with --chat or -i");
 }

@@ -30,6 +30,7 @@ struct RunOptions {
   std::optional<float> temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
   std::optional<int32_t> top_k;
   uint64_t seed = 0;
+  int32_t samples = 1;
   std::optional<int32_t> max_tokens;
   std::vector<std::string> stop;
   bool ignore_eos = false;

@@ -27,6 +27,8 @@ std::string SamplingParams::problem(int64_t vocab_size) const {
     }
     if (!std::isfinite(bias)) return fmt::format("logit_bias of token {} is {}, must be finite", token, bias);
   }
+  if (n < 1 || n > 1024) return fmt::format("n is {}, must be between 1 and 1024", n);
+  if (sample < 0 || sample > (1 << 30)) return fmt::format("sample is {}, must be between 0 and 2^30", sample);
   if (max_tokens < 0) return fmt::format("max_tokens is {}, must be 0 or more", max_tokens);
   for (const std::string& text : stop) {
     if (text.empty()) return "stop holds an empty text, which would end every request at once";

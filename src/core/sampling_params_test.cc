@@ -28,6 +28,8 @@ TEST(SamplingParams, TheEdgesAreFine) {
   params.stop = {"x"};
   params.stop_token_ids = {99};
   params.logprobs = 100;
+  params.n = 1024;
+  params.sample = 1 << 30;
   EXPECT_EQ(params.problem(100), "");
 }
 
@@ -58,6 +60,9 @@ TEST(SamplingParams, AWrongValueIsNamed) {
        [](auto& p) {
          p.logit_bias = {{7, nan}};
        }},
+      {"n is 0", [](auto& p) { p.n = 0; }},
+      {"n is 1025", [](auto& p) { p.n = 1025; }},
+      {"sample is -1", [](auto& p) { p.sample = -1; }},
       {"max_tokens is -1", [](auto& p) { p.max_tokens = -1; }},
       {"stop holds an empty text",
        [](auto& p) {

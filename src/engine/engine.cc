@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/engine_core.h"
@@ -36,9 +37,12 @@ Finish finish_of(FinishReason reason) {
   }
 }
 
-// A request between submit() and its last event.
+// One sample of a request between submit() and its last event. To the core each sample is a request of its own, with
+// the id request + sample.
 struct Active {
-  EventCallback callback;
+  uint64_t request = 0;
+  int32_t sample = 0;
+  std::shared_ptr<EventCallback> callback;  // of all its samples
   RequestText text;
   SamplingParams sampling;
   Clock::time_point submitted;
@@ -65,7 +69,7 @@ class EngineImpl final : public Engine {
 
   Submitted submit(GenerationRequest request, EventCallback callback) override;
   bool cancel(uint64_t request) override {
-    return on_engine([&] { return core_->cancel(request); });
+    return on_engine([&] { return cancel_samples(request); });
   }
   void wait() override;
 
@@ -87,6 +91,7 @@ class EngineImpl final : public Engine {
   template <class Call>
   std::invoke_result_t<Call> on_engine(const Call& call);
 
+  bool cancel_samples(uint64_t request);
   void run();
   bool take_calls(std::vector<std::function<void()>>& calls);
   void step();
@@ -106,7 +111,7 @@ class EngineImpl final : public Engine {
   std::unique_ptr<EngineCore> core_;
   std::unordered_map<uint64_t, Active> active_;
   std::vector<Event> events_;  // of the step, not yet delivered
-  uint64_t last_id_ = 0;
+  uint64_t next_id_ = 1;
   std::string broken_;  // why no step can run any more
 
   mutable std::mutex mutex_;  // guards what follows
@@ -138,22 +143,38 @@ Submitted EngineImpl::submit(GenerationRequest request, EventCallback callback) 
   if (std::string problem = request.sampling.problem(core_->info().vocab_size); !problem.empty()) return {0, problem};
   EngineText::Prompt prompt = text_.read(request);
   if (!prompt.error.empty()) return {0, prompt.error};
-  Active active{std::move(callback), RequestText(text_, request.sampling), request.sampling, now, {}, {}};
-  active.usage.prompt_tokens = int64_t(prompt.ids.size());
+  const int32_t samples = std::exchange(request.sampling.n, 1);
+  const auto shared_callback = std::make_shared<EventCallback>(std::move(callback));
   return on_engine([&]() -> Submitted {
     if (going_away()) return {0, "the engine is going away"};
     if (!broken_.empty()) return {0, "the engine has stopped: " + broken_};
-    const uint64_t id = ++last_id_;
-    Request queued;
-    queued.id = id;
-    queued.prompt = std::move(prompt.ids);
-    queued.sampling = std::move(request.sampling);
-    if (const std::optional<std::string> refusal = core_->add(std::move(queued))) return {0, *refusal};
-    active_.emplace(id, std::move(active));
+    const uint64_t id = next_id_;
+    for (int32_t sample = 0; sample < samples; ++sample) {
+      Request queued;
+      queued.id = id + uint64_t(sample);
+      queued.prompt = prompt.ids;
+      queued.sampling = request.sampling;
+      queued.sampling.sample += sample;
+      // What is refused is refused for its lengths, which are all the same: the first says it for all.
+      const std::optional<std::string> refusal = core_->add(std::move(queued));
+      MEDLEY_CHECK(!refusal || sample == 0);
+      if (refusal) return {0, *refusal};
+      Active active{id, sample, shared_callback, RequestText(text_, request.sampling), request.sampling, now, {}, {}};
+      active.usage.prompt_tokens = int64_t(prompt.ids.size());
+      active_.emplace(id + uint64_t(sample), std::move(active));
+    }
+    next_id_ += uint64_t(samples);
     const std::lock_guard lock(mutex_);
     unfinished_ = active_.size();
     return {id, {}};
   });
+}
+
+bool EngineImpl::cancel_samples(uint64_t request) {
+  bool any = false;
+  for (const auto& [id, active] : active_)
+    if (active.request == request) any |= core_->cancel(id);
+  return any;
 }
 
 void EngineImpl::wait() {
@@ -200,7 +221,7 @@ void EngineImpl::step() {
 bool EngineImpl::on_token(const Sampled& sampled) {
   Active& active = active_.at(sampled.request);
   if (active.usage.generated_tokens++ == 0) active.usage.seconds_to_first_token = seconds_since(active.submitted);
-  Event event{.request = sampled.request};
+  Event event{.request = active.request, .sample = active.sample};
   Token& token = event.tokens.emplace_back(Token{.id = sampled.token});
   if (active.sampling.logprobs) {
     token.logprob = sampled.logprob;
@@ -229,7 +250,8 @@ bool EngineImpl::ends_text(const SamplingParams& sampling, int32_t token) const 
 void EngineImpl::on_finish(const Request& request, const std::string& error) {
   Active& active = active_.at(request.id);
   active.usage.seconds = seconds_since(active.submitted);
-  events_.push_back({.request = request.id,
+  events_.push_back({.request = active.request,
+                     .sample = active.sample,
                      .text = active.failure.empty() ? active.text.finish() : "",
                      .finish = finish_of(request.finish_reason),
                      .error = error,
@@ -240,7 +262,11 @@ void EngineImpl::fail_all(const std::string& why) {
   broken_ = why;
   events_.clear();
   for (auto& [id, active] : active_)
-    events_.push_back({.request = id, .finish = Finish::error, .error = why, .usage = active.usage});
+    events_.push_back({.request = active.request,
+                       .sample = active.sample,
+                       .finish = Finish::error,
+                       .error = why,
+                       .usage = active.usage});
 }
 
 void EngineImpl::deliver() {
@@ -250,7 +276,8 @@ void EngineImpl::deliver() {
 }
 
 void EngineImpl::deliver(Event& event) {
-  Active& active = active_.at(event.request);
+  const uint64_t id = event.request + uint64_t(event.sample);
+  Active& active = active_.at(id);
   const bool last = event.finish != Finish::none;
   if (!active.failure.empty()) {
     if (!last) return;
@@ -259,19 +286,19 @@ void EngineImpl::deliver(Event& event) {
     event.text.clear();
   }
   const auto threw = [&](const std::string& what) {
-    if (last) return;
-    active.failure = "its callback threw: " + what;
-    core_->cancel(event.request);
+    for (auto& [other, sample] : active_)
+      if (sample.request == event.request && (other != id || !last)) sample.failure = "its callback threw: " + what;
+    cancel_samples(event.request);
   };
   try {
-    if (active.callback) active.callback(event);
+    if (*active.callback) (*active.callback)(event);
   } catch (const std::exception& error) {
     threw(error.what());
   } catch (...) {
     threw("not a std::exception");
   }
   if (!last) return;
-  active_.erase(event.request);
+  active_.erase(id);
   {
     const std::lock_guard lock(mutex_);
     unfinished_ = active_.size();

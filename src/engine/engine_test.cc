@@ -157,6 +157,73 @@ TEST_F(EngineTest, LogprobsComeWhenAskedFor) {
   }
 }
 
+// Sample i of n is the text that a request for sample i alone gives, whatever runs beside it; sample 0 is that of n
+// = 1.
+TEST_F(EngineTest, SamplesAreThoseOfRequestsOfTheirOwn) {
+  GenerationRequest request = greedy("Once upon a time", 24);
+  request.sampling.temperature = 1.2f;
+  request.sampling.seed = 5;
+  constexpr int32_t n = 80;  // more than run at a time
+  std::vector<std::string> alone;
+  for (int32_t i = 0; i < n; ++i) {
+    request.sampling.sample = i;
+    alone.push_back(run(request).text);
+  }
+  EXPECT_GT(std::set<std::string>(alone.begin(), alone.end()).size(), 70u);
+  request.sampling.sample = 0;
+  EXPECT_EQ(run(request).text, alone[0]);
+  request.sampling.n = n;
+  std::vector<Outcome> samples(n);
+  Outcome beside;
+  const Submitted submitted = engine->submit(request, [&](const Event& event) {
+    ASSERT_LT(event.sample, n);
+    into(samples[size_t(event.sample)])(event);
+  });
+  EXPECT_TRUE(submitted);
+  EXPECT_TRUE(engine->submit(greedy("A cat is"), into(beside)));
+  engine->wait();
+  for (int32_t i = 0; i < n; ++i) {
+    EXPECT_EQ(samples[size_t(i)].text, alone[size_t(i)]) << i;
+    EXPECT_EQ(samples[size_t(i)].events[0].request, submitted.id);
+    EXPECT_NE(samples[size_t(i)].finish, Finish::none);
+  }
+  EXPECT_EQ(beside.text, run(greedy("A cat is")).text);
+  EXPECT_NE(beside.events[0].request, submitted.id);
+}
+
+TEST_F(EngineTest, CancelEndsAllSamples) {
+  GenerationRequest request = greedy("Once upon a time", 900);
+  request.sampling.temperature = 1;
+  request.sampling.ignore_eos = true;
+  request.sampling.n = 3;
+  std::vector<Outcome> samples(3);
+  std::promise<void> begun;
+  const Submitted submitted = engine->submit(request, [&](const Event& event) {
+    into(samples[size_t(event.sample)])(event);
+    if (event.sample == 2 && samples[2].events.size() == 2) begun.set_value();
+  });
+  begun.get_future().wait();
+  EXPECT_TRUE(engine->cancel(submitted.id));
+  engine->wait();
+  for (const Outcome& sample : samples) EXPECT_EQ(sample.finish, Finish::cancelled);
+  EXPECT_FALSE(engine->cancel(submitted.id));
+}
+
+TEST_F(EngineTest, ACallbackThatThrowsEndsAllSamples) {
+  GenerationRequest request = greedy("Once upon a time", 40);
+  request.sampling.n = 3;
+  std::vector<Outcome> samples(3);
+  EXPECT_TRUE(engine->submit(request, [&](const Event& event) {
+    into(samples[size_t(event.sample)])(event);
+    if (event.sample == 1 && samples[1].tokens.size() == 2) throw std::runtime_error("no more paper");
+  }));
+  engine->wait();
+  for (const Outcome& sample : samples) {
+    EXPECT_EQ(sample.finish, Finish::error);
+    EXPECT_THAT(sample.error, testing::HasSubstr("no more paper"));
+  }
+}
+
 TEST_F(EngineTest, RefusesWhatCannotRunAndSaysWhy) {
   EXPECT_THAT(refusal({}), testing::HasSubstr("give exactly one"));
   GenerationRequest both = greedy("a");
@@ -169,6 +236,12 @@ TEST_F(EngineTest, RefusesWhatCannotRunAndSaysWhy) {
   GenerationRequest cold = greedy("a");
   cold.sampling.temperature = -1;
   EXPECT_THAT(refusal(cold), testing::HasSubstr("temperature"));
+  GenerationRequest none = greedy("a");
+  none.sampling.n = 0;
+  EXPECT_THAT(refusal(none), testing::HasSubstr("n is 0"));
+  GenerationRequest long_samples = greedy("a", 5000);
+  long_samples.sampling.n = 3;
+  EXPECT_THAT(refusal(long_samples), testing::HasSubstr("1,024"));
   GenerationRequest empty_stop = greedy("a");
   empty_stop.sampling.stop = {""};
   EXPECT_THAT(refusal(empty_stop), testing::HasSubstr("stop"));

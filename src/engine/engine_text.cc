@@ -5,13 +5,13 @@
 namespace medley {
 
 EngineText::EngineText(const std::filesystem::path& folder) : folder_(folder.string()) {
-  if (!std::filesystem::exists(folder / "tokenizer.json")) return;
+  if (!Tokenizer::exists(folder)) return;
   tokenizer_ = Tokenizer::load(folder);
   chat_template_ = ChatTemplate::load(folder, *tokenizer_);
 }
 
 std::string EngineText::missing_tokenizer() const {
-  return fmt::format("{} has no tokenizer.json, so it takes and gives token ids only", folder_);
+  return fmt::format("{} has no tokenizer.json (nor tokenizer.model), so it takes and gives token ids only", folder_);
 }
 
 EngineText::Prompt EngineText::read(const GenerationRequest& request) const {

@@ -14,7 +14,7 @@
 
 namespace medley {
 
-// A model's tokenizer and chat template; a folder without tokenizer.json runs on token ids alone. Safe to use from
+// A model's tokenizer and chat template; a folder without either runs on token ids alone. Safe to use from
 // several threads.
 class EngineText {
  public:

@@ -106,6 +106,12 @@ void Candidates::fill(std::span<const float> logits, float best, float temperatu
   }
 }
 
+void Candidates::choose(std::span<const float> logits, float best, const SamplingParams& params) {
+  fill(logits, best, params.temperature, params.top_k);
+  if (params.top_p < 1) keep_top_p(params.top_p);
+  if (params.min_p > 0) keep_min_p(params.min_p);
+}
+
 double Candidates::total() const {
   double sum = 0;
   for (const float weight : weights) sum += weight;

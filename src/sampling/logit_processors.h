@@ -60,6 +60,9 @@ struct Candidates {
   std::vector<float> scratch;
   std::vector<double> bins;
 
+  // All of the below, in the order of transformers: temperature (above 0), top-k, top-p, min-p.
+  void choose(std::span<const float> logits, float best, const SamplingParams& params);
+
   // Everything that passes top-k: logits equal to the k-th largest all pass, as in transformers.
   void fill(std::span<const float> logits, float best, float temperature, int32_t top_k);
   // Keeps a token if those before it (heavier, or as heavy and lower) weigh less than top_p of all.

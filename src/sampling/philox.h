@@ -24,10 +24,10 @@ constexpr PhiloxCounter philox4x32_10(PhiloxCounter counter, PhiloxKey key) {
 }
 
 // A number in [0, 1), a multiple of 2^-53, for the token at `position` of a request's output. `stream` separates what
-// one position may need several numbers for (0: the sampler's draw).
-constexpr double philox_uniform(uint64_t seed, uint64_t position, uint32_t stream = 0) {
-  const PhiloxCounter bits =
-      philox4x32_10({uint32_t(position), uint32_t(position >> 32), stream, 0}, {uint32_t(seed), uint32_t(seed >> 32)});
+// one position may need several numbers for (0: the sampler's draw), `sample` the texts written for one prompt.
+constexpr double philox_uniform(uint64_t seed, uint64_t position, uint32_t stream = 0, uint32_t sample = 0) {
+  const PhiloxCounter bits = philox4x32_10({uint32_t(position), uint32_t(position >> 32), stream, sample},
+                                           {uint32_t(seed), uint32_t(seed >> 32)});
   return double(((uint64_t(bits[0]) << 32) | bits[1]) >> 11) * 0x1p-53;
 }
 

@@ -18,13 +18,14 @@ TEST(Philox, KnownAnswers) {
             (PhiloxCounter{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Philox, EveryBitOfSeedAndPositionCounts) {
+TEST(Philox, EveryBitOfSeedPositionAndSampleCounts) {
   std::set<double> seen = {philox_uniform(0, 0), philox_uniform(0, 0, 1)};
+  for (int bit = 0; bit < 32; ++bit) seen.insert(philox_uniform(0, 0, 0, uint32_t(1) << bit));
   for (int bit = 0; bit < 64; ++bit) {
     seen.insert(philox_uniform(uint64_t(1) << bit, 0));
     seen.insert(philox_uniform(0, uint64_t(1) << bit));
   }
-  EXPECT_EQ(seen.size(), 130u);
+  EXPECT_EQ(seen.size(), 162u);
 }
 
 TEST(Philox, UniformLiesInTheUnitIntervalAndFillsIt) {

@@ -105,10 +105,8 @@ Sampled Sampler::sample_row(const State& state, std::span<const float> logits, S
   result.token = best.token;
   if (params.temperature > 0) {
     Candidates& candidates = scratch.candidates;
-    candidates.fill(processed, best.logit, params.temperature, params.top_k);
-    if (params.top_p < 1) candidates.keep_top_p(params.top_p);
-    if (params.min_p > 0) candidates.keep_min_p(params.min_p);
-    result.token = candidates.draw(philox_uniform(params.seed, uint64_t(state.written)));
+    candidates.choose(processed, best.logit, params);
+    result.token = candidates.draw(philox_uniform(params.seed, uint64_t(state.written), 0, uint32_t(params.sample)));
   }
   if (params.logprobs) {
     const float top = processed.data() == logits.data() ? best.logit : find_best(logits).logit;

@@ -1,7 +1,7 @@
 // Chooses each request's next token from the model's logits.
 //
-// A row's result depends on its logits, its SamplingParams, the tokens so far, and (seed, number of tokens written so
-// far): never on the other rows, the threads, or on having been preempted and resumed.
+// A row's result depends on its logits, its SamplingParams, the tokens so far, and (seed, sample, number of tokens
+// written so far): never on the other rows, the threads, or on having been preempted and resumed.
 #pragma once
 
 #include <cstdint>

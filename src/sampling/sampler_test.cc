@@ -84,66 +84,6 @@ TEST(Sampler, FiltersThatLeaveOneTokenAreGreedy) {
   }
 }
 
-// Draws against the distribution that the definitions give, by Pearson's chi-square.
-void expect_distribution(const std::vector<float>& logits, const SamplingParams& params,
-                         const std::vector<double>& expected) {
-  ThreadPool pool(1);
-  const int64_t vocab = int64_t(logits.size());
-  Sampler sampler(vocab, pool);
-  sampler.start(0, params, {});
-  std::vector<float> row = logits;
-  constexpr int draws = 40000;
-  std::vector<int> hits(logits.size());
-  const SampleRow ask{1, 0, 0};
-  for (int i = 0; i < draws; ++i) {
-    const auto sampled = sampler.sample(rows_of(row, vocab), std::span(&ask, 1));
-    ++hits[size_t(sampled[0].token)];
-  }
-  double chi_square = 0;
-  int degrees = -1;
-  for (size_t token = 0; token < expected.size(); ++token) {
-    if (expected[token] == 0) {
-      EXPECT_EQ(hits[token], 0) << token;
-      continue;
-    }
-    const double mean = expected[token] * draws;
-    ASSERT_GT(mean, 5) << "too rare for the test";
-    chi_square += (hits[token] - mean) * (hits[token] - mean) / mean;
-    ++degrees;
-  }
-  // Mean `degrees`, variance 2 * degrees: five standard deviations.
-  EXPECT_LT(chi_square, degrees + 5 * std::sqrt(2.0 * degrees) + 1);
-}
-
-TEST(Sampler, DrawsFollowTheDistribution) {
-  const std::vector<double> p = {0.05, 0.3, 0.1, 0.25, 0.02, 0.08, 0.2};
-  std::vector<float> logits;
-  for (const double share : p) logits.push_back(float(std::log(share)) + 2);
-  SamplingParams params;
-  params.seed = 11;
-  expect_distribution(logits, params, p);
-
-  params.temperature = 2;
-  std::vector<double> flat;
-  double sum = 0;
-  for (const double share : p) sum += std::sqrt(share);
-  for (const double share : p) flat.push_back(std::sqrt(share) / sum);
-  expect_distribution(logits, params, flat);
-
-  params.temperature = 1;
-  params.top_k = 3;
-  expect_distribution(logits, params, {0, 0.3 / 0.75, 0, 0.25 / 0.75, 0, 0, 0.2 / 0.75});
-
-  params.top_k = 4;  // 0.3 0.25 0.2 0.1 of 0.85; 0.75 / 0.85 = 0.88
-  params.top_p = 0.85f;
-  expect_distribution(logits, params, {0, 0.3 / 0.75, 0, 0.25 / 0.75, 0, 0, 0.2 / 0.75});
-
-  params.top_k = 0;
-  params.top_p = 0.9f;  // keeps 0.3 0.25 0.2 0.1 and 0.08; min_p then drops what is under 0.4 * 0.3
-  params.min_p = 0.4f;
-  expect_distribution(logits, params, {0, 0.3 / 0.75, 0, 0.25 / 0.75, 0, 0, 0.2 / 0.75});
-}
-
 TEST(Sampler, DifferentSeedsAndPositionsDiffer) {
   const std::vector<float> flat(1000, 0.0f);
   SamplingParams params;

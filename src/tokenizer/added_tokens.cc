@@ -33,20 +33,23 @@ void TokenFinder::add(std::string_view content, uint32_t value) {
 }
 
 bool TokenFinder::find(std::string_view text, size_t from, Hit& hit) const {
-  for (size_t begin = from; begin < text.size(); ++begin) {
-    int32_t node = first_[static_cast<unsigned char>(text[begin])];
-    bool found = false;
-    for (size_t at = begin + 1; node >= 0; ++at) {
-      if (const int32_t value = nodes_[size_t(node)].value; value >= 0) {
-        hit = {begin, at, uint32_t(value)};
-        found = true;
-      }
-      if (at == text.size()) break;
-      node = child_of(node, text[at]);
-    }
-    if (found) return true;
-  }
+  for (size_t begin = from; begin < text.size(); ++begin)
+    if (find_at(text, begin, hit)) return true;
   return false;
+}
+
+bool TokenFinder::find_at(std::string_view text, size_t begin, Hit& hit) const {
+  int32_t node = first_[static_cast<unsigned char>(text[begin])];
+  bool found = false;
+  for (size_t at = begin + 1; node >= 0; ++at) {
+    if (const int32_t value = nodes_[size_t(node)].value; value >= 0) {
+      hit = {begin, at, uint32_t(value)};
+      found = true;
+    }
+    if (at == text.size()) break;
+    node = child_of(node, text[at]);
+  }
+  return found;
 }
 
 void AddedTokens::read(const nlohmann::json& list, const std::string& where, const Vocabulary& vocabulary) {

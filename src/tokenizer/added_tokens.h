@@ -35,6 +35,7 @@ class TokenFinder {
     uint32_t value = 0;
   };
   bool find(std::string_view text, size_t from, Hit& hit) const;
+  bool find_at(std::string_view text, size_t begin, Hit& hit) const;  // beginning there
   bool empty() const { return nodes_.size() == 1; }
 
  private:

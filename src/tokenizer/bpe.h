@@ -11,16 +11,22 @@
 namespace medley {
 
 class JsonFields;
+struct SentencePieces;
 
 class BpeModel final : public TokenModel {
  public:
   BpeModel(JsonFields& fields, bool allow_byte_words);
+  // Sentencepiece's form: no list of merges; two neighbours merge if a piece spells both, the piece with the highest
+  // score first.
+  BpeModel(const SentencePieces& pieces, const std::string& where);
   void encode(std::string_view word, ModelScratch& scratch, std::vector<int32_t>& out) const override;
   bool byte_words() const { return byte_words_; }
 
  private:
   void read_vocabulary(const nlohmann::json& vocab, const std::string& where);
   void read_merges(const nlohmann::json& merges, const std::string& where);
+  void make_merges(const SentencePieces& pieces);
+  void find_byte_tokens();
   void take_bytes();
   void find_safe_cuts();
 

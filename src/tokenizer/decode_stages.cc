@@ -72,6 +72,23 @@ void ByteFallback::finish(const TextSink& out) {
   run_.clear();
 }
 
+void BytePieces::push(std::string_view token, const TextSink& out) {
+  const int byte = fallback_byte(token);
+  if (byte >= 0) held_ += char(byte);
+  flush(byte < 0, out);
+  if (byte < 0) out(token);
+}
+
+void BytePieces::flush(bool at_end, const TextSink& out) {
+  std::string_view rest = held_;
+  while (!rest.empty() && (at_end || unicode::incomplete_tail(rest) < rest.size())) {
+    const unicode::Char c = unicode::next(rest);
+    out(c.valid ? rest.substr(0, c.bytes) : replacement_character);
+    rest.remove_prefix(c.valid ? c.bytes : 1);
+  }
+  held_.erase(0, held_.size() - rest.size());
+}
+
 void ReplaceEach::push(std::string_view token, const TextSink& out) {
   RegexMatches matches(pattern_, token);
   Regex::Match match;

@@ -37,6 +37,18 @@ class ByteFallback final : public DecodeStage {
   std::string run_;
 };
 
+// The same pieces as sentencepiece has them: characters as soon as they are whole, and U+FFFD for each byte that is
+// part of none.
+class BytePieces final : public DecodeStage {
+ public:
+  void push(std::string_view token, const TextSink& out) override;
+  void finish(const TextSink& out) override { flush(true, out); }
+
+ private:
+  void flush(bool at_end, const TextSink& out);
+  std::string held_;
+};
+
 class ReplaceEach final : public DecodeStage {
  public:
   ReplaceEach(Regex pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}

@@ -99,6 +99,15 @@ Decoder Decoder::make(const nlohmann::json& json, const std::string& where) {
   return made;
 }
 
+Decoder Decoder::sentencepiece(size_t leading_spaces) {
+  const std::string metaspace = "\xe2\x96\x81";
+  Decoder made;
+  made.stages_.push_back(maker<decode::Metaspace>(metaspace, false));
+  made.stages_.push_back(maker<decode::BytePieces>());
+  if (leading_spaces > 0) made.stages_.push_back(maker<decode::StripText>(std::string(" "), leading_spaces, size_t(0)));
+  return made;
+}
+
 DecodeRun Decoder::start() const {
   std::vector<std::unique_ptr<DecodeStage>> stages;
   for (const auto& make_stage : stages_) stages.push_back(make_stage());

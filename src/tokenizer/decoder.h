@@ -38,6 +38,9 @@ class Decoder {
  public:
   // null joins tokens with spaces. Throws Error naming `where` for a decoder that is not supported.
   static Decoder make(const nlohmann::json& json, const std::string& where);
+  // Of a tokenizer.model: metaspaces as spaces, byte pieces as the characters they make, and up to `leading_spaces`
+  // dropped from the front.
+  static Decoder sentencepiece(size_t leading_spaces);
   DecodeRun start() const;
 
  private:

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tokenizer/base64.h"
 #include "tokenizer/byte_level.h"
+#include "tokenizer/charsmap.h"
 #include "tokenizer/json_fields.h"
 #include "tokenizer/regex.h"
 #include "tokenizer/text_pattern.h"
@@ -131,11 +133,23 @@ class ByteAlphabet final : public Normalizer {
   void apply(std::string& text) const override { text = byte_level::encoded(text); }
 };
 
+class Precompiled final : public Normalizer {
+ public:
+  Precompiled(std::string_view data, const std::string& where) : charsmap_(data, where) {}
+  void apply(std::string& text) const override { apply_by_grapheme(charsmap_, text); }
+
+ private:
+  Charsmap charsmap_;
+};
+
 class Sequence final : public Normalizer {
  public:
   explicit Sequence(std::vector<std::unique_ptr<Normalizer>> parts) : parts_(std::move(parts)) {}
   void apply(std::string& text) const override {
     for (const auto& part : parts_) part->apply(text);
+  }
+  void apply_part(std::string& text, bool at_start) const override {
+    for (const auto& part : parts_) part->apply_part(text, at_start);
   }
 
  private:
@@ -189,10 +203,14 @@ std::unique_ptr<Normalizer> make_normalizer(const nlohmann::json& json, const st
     made = std::make_unique<EachChar<decltype(&append_unless_mark)>>(append_unless_mark);
   } else if (type == "ByteLevel") {
     made = std::make_unique<ByteAlphabet>();
+  } else if (type == "Precompiled") {
+    const auto data = from_base64(fields.text("precompiled_charsmap"));
+    if (!data) fields.refuse("precompiled_charsmap", "is not base64");
+    if (!data->empty()) made = std::make_unique<Precompiled>(*data, where);
   } else {
     fail(
         "{}: the normalizer \"{}\" is not supported; supported are NFC, NFD, NFKC, NFKD, Prepend, Replace, Strip, "
-        "Lowercase, StripAccents, ByteLevel, Sequence",
+        "Lowercase, StripAccents, ByteLevel, Precompiled, Sequence",
         where, type);
   }
   fields.done();

@@ -57,7 +57,7 @@ class Encoder {
   void normalize(std::string_view text, bool at_start) {
     if (parts_.normalizer) {
       scratch_.normalized = text;
-      parts_.normalizer->apply(scratch_.normalized);
+      parts_.normalizer->apply_part(scratch_.normalized, at_start);
       text = scratch_.normalized;
     }
     if (!parts_.added.any(true)) return words({text, at_start});

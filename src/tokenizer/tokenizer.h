@@ -19,9 +19,11 @@ class DecodeRun;
 // A handle on an immutable tokenizer: cheap to copy, safe to use from several threads.
 class Tokenizer {
  public:
-  // Reads FOLDER/tokenizer.json, and tokenizer_config.json and special_tokens_map.json where they exist. Throws Error
-  // naming file, component and field for what is missing, wrong or not supported.
+  // Reads FOLDER/tokenizer.json, or tokenizer.model (sentencepiece) where there is none, and tokenizer_config.json and
+  // special_tokens_map.json where they exist. Throws Error naming file, component and field for what is missing, wrong
+  // or not supported.
   static Tokenizer load(const std::filesystem::path& folder);
+  static bool exists(const std::filesystem::path& folder);
 
   // `add_special_tokens`: put BOS/EOS where the files say. Rendered chat templates are encoded without, as transformers
   // does: a template writes the tokens it wants itself. Special tokens written in the text are recognised either way.

@@ -41,6 +41,7 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder) {
     read_roles(json, path.string(), config.special_tokens);
     if (std::string_view(name) != "tokenizer_config.json") continue;
     config.add_bos_token = flag(json, path.string(), "add_bos_token");
+    config.legacy = flag(json, path.string(), "legacy").value_or(false);
     config.add_eos_token = flag(json, path.string(), "add_eos_token");
   }
   return config;

@@ -13,6 +13,7 @@ struct TokenizerConfig {
   std::map<std::string, std::string> special_tokens;
   // Given explicitly, they replace the post-processor of tokenizer.json (transformers 5 does so).
   std::optional<bool> add_bos_token, add_eos_token;
+  bool legacy = false;  // of tokenizer.model: text after a special token gets a leading space, too
 };
 
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder);

@@ -205,7 +205,8 @@ struct Refusal {
 
 TEST(Tokenizer, WhatIsNotSupportedIsRefusedByName) {
   const Refusal refusals[] = {
-      {"/normalizer", {{"type", "Precompiled"}}, "tokenizer.json: normalizer: the normalizer \"Precompiled\""},
+      {"/normalizer", {{"type", "Bert"}}, "tokenizer.json: normalizer: the normalizer \"Bert\""},
+      {"/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "***"}}, "is not base64"},
       {"/normalizer", {{"type", "NFC"}, {"new", 1}}, "the field \"new\" is not known"},
       {"/pre_tokenizer", {{"type", "UnicodeScripts"}}, "pre_tokenizer: the pre-tokenizer \"UnicodeScripts\""},
       {"/pre_tokenizer",
@@ -236,7 +237,8 @@ TEST(Tokenizer, WhatIsNotSupportedIsRefusedByName) {
     tokenizer[json::json_pointer(refusal.pointer)] = refusal.value;
     EXPECT_THAT([&] { load(tokenizer); }, ThrowsMessage<Error>(HasSubstr(refusal.message))) << refusal.pointer;
   }
-  EXPECT_THAT([] { Tokenizer::load("/nonexistent"); }, ThrowsMessage<Error>(HasSubstr("/nonexistent/tokenizer.json")));
+  EXPECT_THAT([] { Tokenizer::load("/nonexistent"); },
+              ThrowsMessage<Error>(HasSubstr("/nonexistent: there is no tokenizer.json")));
 }
 
 TEST(Tokenizer, EveryCutOfTheFileIsRefused) {

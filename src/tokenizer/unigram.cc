@@ -1,11 +1,13 @@
 #include "tokenizer/unigram.h"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "tokenizer/hash.h"
 #include "tokenizer/json_fields.h"
+#include "tokenizer/sentencepiece_file.h"
 #include "tokenizer/unicode.h"
 
 namespace medley {
@@ -23,6 +25,31 @@ UnigramModel::UnigramModel(JsonFields& fields) {
     unk_ = int32_t(unk);
   }
   byte_fallback_ = fields.flag("byte_fallback", false);
+  find_byte_tokens();
+}
+
+UnigramModel::UnigramModel(const SentencePieces& pieces, const std::string& where) {
+  float lowest = std::numeric_limits<float>::max();
+  size_t bytes = 0;
+  for (const SentencePieces::Piece& piece : pieces.pieces) {
+    bytes += piece.text.size();
+    if (piece.type == SentencePieces::normal) lowest = std::min(lowest, piece.score);
+  }
+  unk_score_ = lowest - float(unk_penalty);
+  edges_ = MergeTable(bytes);
+  for (const auto& [text, score, type] : pieces.pieces) {
+    const auto id = int32_t(scores_.size());
+    vocabulary_.add(text, id, where);
+    scores_.push_back(score);  // of a piece that the user defined: 0, so that it wins against any cut of its text
+    if (type == SentencePieces::normal || type == SentencePieces::user_defined) add_to_trie(text, id);
+  }
+  unk_ = pieces.unk_id();
+  byte_fallback_ = pieces.byte_fallback;
+  float_sums_ = true;
+  find_byte_tokens();
+}
+
+void UnigramModel::find_byte_tokens() {
   for (size_t byte = 0; byte < 256; ++byte)
     fallback_[byte] = vocabulary_.find(fmt::format("<0x{:02X}>", byte)).value_or(-1);
 }
@@ -67,7 +94,8 @@ void UnigramModel::best_paths(std::string_view word, ModelScratch& scratch) cons
   scratch.steps.assign(word.size() + 1, unreached);
   scratch.ids.assign(word.size() + 1, -1);
   const auto offer = [&](size_t begin, size_t end, double score, int32_t id) {
-    const double total = scratch.scores[begin] + score;
+    double total = scratch.scores[begin] + score;
+    if (float_sums_) total = double(float(total));
     if (scratch.steps[end] != unreached && !(total > scratch.scores[end])) return;
     scratch.scores[end] = total;
     scratch.steps[end] = uint32_t(begin);

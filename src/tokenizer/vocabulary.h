@@ -27,12 +27,16 @@ class Vocabulary {
   std::string_view text_of(int32_t id) const {
     return {arena_.data() + spans_[size_t(id)].at, spans_[size_t(id)].size};
   }
-  size_t slot_of(std::string_view token) const;
+  struct Slot {
+    int32_t id = -1;   // -1 is free
+    uint32_t tag = 0;  // of the hash: most other tokens are told apart without a look at their text
+  };
+  size_t slot_of(std::string_view token, uint64_t hash) const;
   void grow();
 
-  std::string arena_;           // all tokens, end to end
-  std::vector<Span> spans_;     // [id]
-  std::vector<int32_t> slots_;  // open addressing, -1 is free, a power of two long
+  std::string arena_;        // all tokens, end to end
+  std::vector<Span> spans_;  // [id]
+  std::vector<Slot> slots_;  // open addressing, a power of two long
   size_t count_ = 0;
 };
 

@@ -71,7 +71,7 @@ class Case(unittest.TestCase):
 class UsageTest(Case):
     def test_help_has_every_option_and_examples(self):
         wanted = {
-            "run": "-n --temperature --top-p --top-k --min-p --seed --stop --chat -i --ids --format --ignore-eos --dtype "
+            "run": "-n --temperature --top-p --top-k --min-p --seed --samples --stop --chat -i --ids --format --ignore-eos --dtype "
                    "--threads --max-batched-tokens --memory --reproducible --quiet --kernels",
             "logits": "--ids --out --chunk --dtype --reproducible",
             "inspect": "--json --memory --dtype",
@@ -97,6 +97,7 @@ class UsageTest(Case):
                           ("run", JAMBA, "hi", "--temperature", "-1"), ("run", JAMBA, "hi", "--temperature", "nan"),
                           ("run", JAMBA, "hi", "--top-p", "1.5"), ("run", JAMBA, "hi", "--top-k", "-1"),
                           ("run", JAMBA, "hi", "--min-p", "2"), ("run", JAMBA, "hi", "--seed", "x"), ("run", JAMBA, "hi", "--seed", "-1"),
+                          ("run", JAMBA, "hi", "--samples", "0"), ("run", JAMBA, "-i", "--samples", "2"),
                           ("run", JAMBA, "hi", "--stop", ""), ("run", JAMBA, "hi", "--format", "xml"),
                           ("run", JAMBA, "hi", "--dtype", "f64"), ("run", JAMBA, "hi", "--memory", "lots"),
                           ("run", JAMBA, "hi", "--threads", "-2"), ("run", JAMBA, "hi", "--kernels", "magic"),
@@ -185,6 +186,19 @@ class RunTest(Case):
         self.assertEqual(story(), story("--seed", "0"))
         self.assertEqual(story("--seed", "3"), story("--seed", "3", "--threads", "1"))
         self.assertNotEqual(story("--seed", "3"), story("--seed", "4"))
+
+    def test_samples_are_labelled_and_the_first_is_the_only_one(self):
+        options = ("run", JAMBA, "Once upon a time", "-n", "30", "--temperature", "1", "--seed", "3")
+        first = self.good(*options)
+        parts = re.split(r"(?m)^\[sample (\d)\]\n", self.good(*options, "--samples", "3"))
+        self.assertEqual((parts[0], parts[1::2]), ("", ["0", "1", "2"]))
+        self.assertEqual(parts[2], first)
+        self.assertEqual(len(set(parts[2::2])), 3)
+        ids = self.good(*options, "--samples", "3", "--format", "ids").splitlines()
+        objects = [json.loads(line) for line in self.good(*options, "--samples", "3", "--format", "json").splitlines()]
+        self.assertEqual([item["sample"] for item in objects], [0, 1, 2])
+        self.assertEqual([item["text"] + "\n" for item in objects], parts[2::2])
+        self.assertEqual([f"{item['sample']}: " + ",".join(map(str, item["ids"])) for item in objects], ids)
 
     def test_defaults_come_from_generation_config(self):
         for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):

@@ -29,21 +29,6 @@ std::string title(std::string_view text) {
   return out;
 }
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&#34;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out += c;
-    }
-  }
-  return out;
-}
-
 std::string url_encoded(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -54,8 +39,23 @@ std::string url_encoded(std::string_view text) {
   return out;
 }
 
-std::string identity(std::string_view text) {
-  return std::string(text);
+Value as_text(Interpreter& interpreter, Arguments& arguments) {
+  const ArgReader args("string", arguments, {"object"}, 1);
+  return args.at(0).is_markup() ? args.at(0) : Value(interpreter.text_of(args.at(0)));
+}
+
+template <bool twice>
+Value escape(Interpreter& interpreter, Arguments& arguments) {
+  const ArgReader args("escape", arguments, {"value"}, 1);
+  if (!twice && args.at(0).is_markup()) return args.at(0);
+  const std::string text = interpreter.text_of(args.at(0));
+  interpreter.charge(5 * text.size());
+  return Value::markup(html_escaped(text));
+}
+
+Value safe(Interpreter& interpreter, Arguments& arguments) {
+  const ArgReader args("safe", arguments, {"value"}, 1);
+  return Value::markup(interpreter.text_of(args.at(0)));
 }
 
 Value trim(Interpreter& interpreter, Arguments& arguments) {
@@ -147,9 +147,10 @@ void add_text_filters(Filters& filters) {
   filters["upper"] = changed<to_upper>;
   filters["capitalize"] = changed<capitalized>;
   filters["title"] = changed<title>;
-  filters["string"] = changed<identity>;
-  filters["safe"] = changed<identity>;  // nothing is escaped by itself here
-  filters["escape"] = filters["e"] = filters["forceescape"] = changed<escaped>;
+  filters["string"] = as_text;
+  filters["safe"] = safe;
+  filters["escape"] = filters["e"] = escape<false>;
+  filters["forceescape"] = escape<true>;
   filters["urlencode"] = changed<url_encoded>;
   filters["trim"] = trim;
   filters["replace"] = replace;

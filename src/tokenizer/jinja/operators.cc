@@ -5,6 +5,7 @@
 #include "tokenizer/jinja/call_args.h"
 #include "tokenizer/jinja/errors.h"
 #include "tokenizer/jinja/interpreter.h"
+#include "tokenizer/jinja/text_ops.h"
 #include "tokenizer/unicode.h"
 
 namespace medley::jinja {
@@ -131,8 +132,13 @@ Value binary_operation(Interpreter& interpreter, const std::string& op, const Va
     return integers(op, left.integer(), right.integer());
   }
   if (op == "+" && left.is_string() && right.is_string()) {
+    if (left.is_markup() != right.is_markup()) {
+      const std::string other = html_escaped((left.is_markup() ? right : left).text());
+      interpreter.charge(left.text().size() + right.text().size() + other.size());
+      return Value::markup(left.is_markup() ? left.text() + other : other + right.text());
+    }
     interpreter.charge(left.text().size() + right.text().size());
-    return Value(left.text() + right.text());
+    return left.is_markup() ? Value::markup(left.text() + right.text()) : Value(left.text() + right.text());
   }
   if (op == "+" && left.is_list() && right.is_list() && left.list().type == right.list().type &&
       left.list().indexable())

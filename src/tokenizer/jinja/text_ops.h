@@ -39,4 +39,6 @@ bool is_upper_text(std::string_view text);
 bool is_lower_text(std::string_view text);
 bool is_title_text(std::string_view text);
 
+std::string html_escaped(std::string_view text);
+
 }  // namespace medley::jinja

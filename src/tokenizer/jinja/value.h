@@ -43,6 +43,13 @@ class Value {
   Value(std::shared_ptr<Object> object) : data_(std::move(object)) {}
   Value(std::shared_ptr<const Callable> callable) : data_(std::move(callable)) {}
 
+  // Text that `escape` and `safe` made: "+" with other text escapes that (markupsafe's Markup).
+  static Value markup(std::string text) {
+    Value value(std::move(text));
+    value.is_markup_ = true;
+    return value;
+  }
+
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
   bool is_none() const { return std::holds_alternative<None>(data_); }
   bool is_bool() const { return std::holds_alternative<bool>(data_); }
@@ -50,6 +57,7 @@ class Value {
   bool is_float() const { return std::holds_alternative<double>(data_); }
   bool is_number() const { return is_bool() || is_int() || is_float(); }  // as in Python, where True + 1 is 2
   bool is_string() const { return std::holds_alternative<String>(data_); }
+  bool is_markup() const { return is_markup_; }
   bool is_list() const {
     return std::holds_alternative<std::shared_ptr<const List>>(data_);
   }  // also tuples, generators
@@ -76,6 +84,7 @@ class Value {
   std::variant<None, Undefined, bool, int64_t, double, String, std::shared_ptr<const List>, std::shared_ptr<const Dict>,
                std::shared_ptr<Object>, std::shared_ptr<const Callable>>
       data_;
+  bool is_markup_ = false;
 };
 
 // Values nested deeper than this are refused, so that nothing that follows them needs a deep stack.
