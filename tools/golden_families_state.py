@@ -6,7 +6,10 @@
 make_golden.py writes the folders; here are the sizes, odd on purpose, and what these families need of the random
 values. Every multiplier differs from one, every optional bias is there, time step limits are tight enough to clamp.
 """
+import copy
+
 import torch
+from torch import nn
 
 import make_golden
 from make_golden import rope

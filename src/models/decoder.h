@@ -7,14 +7,9 @@
 
 #include "models/block.h"
 #include "models/model.h"
+#include "models/mtp.h"
 
 namespace medley {
-
-// One multi-token-prediction module (DeepSeek-V3, section 2.2): a block over eh_proj[norm(embedding), norm(hidden)].
-struct MtpSpec {
-  std::string prefix;  // "model.layers.61."
-  BlockSpec block;
-};
 
 struct DecoderSpec {
   ModelInfo info;

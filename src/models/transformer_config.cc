@@ -119,9 +119,8 @@ std::string layer_prefix(int64_t layer) {
   return fmt::format("model.layers.{}.", layer);
 }
 
-BlockSpec usual_block(int64_t layer, MixerSpec mixer, FeedForwardSpec feed_forward) {
-  const std::string at = layer_prefix(layer);
-  return {at + "input_layernorm.weight", std::move(mixer), at + "post_attention_layernorm.weight",
+BlockSpec usual_block(const std::string& prefix, MixerSpec mixer, FeedForwardSpec feed_forward) {
+  return {prefix + "input_layernorm.weight", std::move(mixer), prefix + "post_attention_layernorm.weight",
           std::move(feed_forward)};
 }
 

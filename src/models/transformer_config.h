@@ -19,8 +19,11 @@ DecoderSpec read_stack(ConfigReader& config, const std::string& model_type);
 TransformerConfig read_transformer(ConfigReader& config);
 
 // "model.layers.N." with the usual norm names; mixer and feed-forward part are the family's.
-BlockSpec usual_block(int64_t layer, MixerSpec mixer, FeedForwardSpec feed_forward);
 std::string layer_prefix(int64_t layer);
+BlockSpec usual_block(const std::string& prefix, MixerSpec mixer, FeedForwardSpec feed_forward);
+inline BlockSpec usual_block(int64_t layer, MixerSpec mixer, FeedForwardSpec feed_forward) {
+  return usual_block(layer_prefix(layer), std::move(mixer), std::move(feed_forward));
+}
 
 // Attention of these sizes, without biases, norms or window.
 GqaSpec usual_attention(const TransformerConfig& t, const std::string& prefix);

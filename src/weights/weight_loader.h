@@ -62,7 +62,8 @@ class WeightLoader {
   // Over nothing: views have shapes, dtype bf16 and no memory.
   explicit WeightLoader(Shard shard) : shard_(shard) {}
 
-  bool planning() const { return checkpoint_ == nullptr; }
+  // Views have no memory: over nothing, or for a part that is only checked.
+  bool planning() const { return checkpoint_ == nullptr || check_only_; }
   Shard shard() const { return shard_; }
 
   // The rank's part of tensor `name`, which must have this shape and be f32, bf16 or f16. Throws Error naming the
@@ -84,6 +85,8 @@ class WeightLoader {
   // Marks what is taken meanwhile, for the record.
   void set_active(double share) { active_ = share; }
   void set_mtp(bool mtp) { mtp_ = mtp; }
+  // What is taken meanwhile is checked and accounted for, but handed out as when planning: a part this run does not use.
+  void set_check_only(bool check_only) { check_only_ = check_only; }
 
   // Throws Error naming tensors of the checkpoint that nobody took.
   void finish() const;
@@ -97,6 +100,7 @@ class WeightLoader {
   uint64_t done_bytes_ = 0;
   double active_ = 1;
   bool mtp_ = false;
+  bool check_only_ = false;
   std::set<std::string> used_;
   std::vector<TakenWeight> taken_;
 };

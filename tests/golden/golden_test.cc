@@ -23,13 +23,14 @@ constexpr double bar = 1e-3;
 
 class GoldenTest : public testing::TestWithParam<std::filesystem::path> {
  protected:
-  std::unique_ptr<EngineCore> load(int64_t chunk, bool reproducible, const char* kernels) {
+  std::unique_ptr<EngineCore> load(int64_t chunk, bool reproducible, const char* kernels, bool mtp = false) {
     EngineOptions options;
     options.dtype = "f32";
     options.threads = 2;
     options.memory = size_t(8) << 20;
     options.reproducible = reproducible;
     options.kernels = kernels;
+    options.mtp = mtp;
     return EngineCore::load(GetParam(), options, chunk);
   }
 
@@ -77,6 +78,86 @@ TEST_P(GoldenTest, GreedyTokensAreTransformersUpToAnUndecidedStep) {
     for (size_t i = 0; i < tokens.size() && golden.greedy_gap[i] >= 2 * allowed; ++i)
       ASSERT_EQ(tokens[i], golden.greedy[i]) << "step " << i << ", gap " << golden.greedy_gap[i];
   }
+}
+
+class MtpTest : public GoldenTest {};
+
+TEST_P(MtpTest, LogitsAreTransformersInAnyChunking) {
+  for (const char* kernels : {"ref", ""})
+    for (const bool reproducible : {false, true})
+      for (const int64_t chunk : {0, 1, 7}) {
+        const auto engine = load(chunk, reproducible, kernels, true);
+        for (const GoldenCase& golden : read_golden(GetParam())) {
+          const PromptLogits got = run_prompt(*engine, golden.prompt);
+          const Comparison main = compare(got.main, golden.logits);
+          EXPECT_LE(main.max_error, aim * main.deviation);
+          EXPECT_EQ(engine->check_integrity(), "");
+          if (golden.mtp_logits.empty()) continue;
+          ASSERT_EQ(got.mtp.size(), golden.mtp_logits.size());
+          const Comparison mtp = compare(got.mtp, golden.mtp_logits);
+          EXPECT_LE(mtp.max_error, aim * mtp.deviation) << "chunk " << chunk << ", kernels " << kernels;
+        }
+      }
+}
+
+// The module guesses from the token just chosen too: one request, its prompt and what it generated, fed as a prompt.
+TEST_P(MtpTest, WhileGeneratingAsOverTheWholeText) {
+  const GoldenCase golden = read_golden(GetParam()).at(0);
+  const auto engine = load(7, true, "", true);
+  const auto vocab = size_t(engine->info().vocab_size);
+  Request request = greedy_request(1, golden.prompt, 9);
+  request.logits = LogitsWanted::all;
+  ASSERT_FALSE(engine->add(request));
+  std::vector<float> drafted;
+  std::vector<int32_t> text = golden.prompt;
+  StepObserver observer;
+  observer.on_draft_logits = [&](const StepPlan&, const StepLogits& step) {
+    const RowLogits& row = step.rows.at(0);
+    ASSERT_EQ(size_t(row.position) * vocab, drafted.size());  // also the row whose next token was just chosen
+    drafted.insert(drafted.end(), step.logits.row<float>(row.first),
+                   step.logits.row<float>(row.first) + size_t(row.count) * vocab);
+  };
+  observer.on_finish = [&](const Request& done, const std::string& error) {
+    ASSERT_EQ(error, "");
+    text.insert(text.end(), done.outputs.begin(), done.outputs.end());
+  };
+  while (engine->has_work()) engine->step(observer);
+  ASSERT_EQ(text.size(), golden.prompt.size() + 9);
+  EXPECT_EQ(drafted, run_prompt(*engine, text).mtp);
+}
+
+TEST_P(MtpTest, CostsNothingUnlessAskedFor) {
+  const auto plain = load(0, false, ""), drafting = load(0, false, "", true);
+  const auto bytes = [](const EngineCore& engine) {
+    int64_t sum = 0;
+    for (const GroupUsage& group : engine.cache_usage().groups) sum += group.unit_bytes;
+    return sum;
+  };
+  EXPECT_GT(bytes(*drafting), bytes(*plain));
+  EXPECT_TRUE(run_prompt(*plain, {1, 2, 3}).mtp.empty());
+}
+
+std::vector<std::filesystem::path> mtp_folders() {
+  std::vector<std::filesystem::path> folders = golden_folders();
+  std::erase_if(folders, [](const std::filesystem::path& folder) { return !records_mtp(folder); });
+  return folders;
+}
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(MtpTest);  // other checkpoints may have no module
+INSTANTIATE_TEST_SUITE_P(All, MtpTest, testing::ValuesIn(mtp_folders()), folder_name);
+
+TEST(WithoutMtpTest, AModelWithoutTheModuleSaysSo) {
+  EngineOptions options;
+  options.mtp = true;
+  const auto message = [&](const char* folder) -> std::string {
+    try {
+      EngineCore::load(std::filesystem::path(MEDLEY_SOURCE_DIR) / "tests/golden" / folder, options);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(message("llama").find("llama has no module for multi-token prediction"), std::string::npos);
+  EXPECT_NE(message("qwen3_5").find("no tensor mtp.*"), std::string::npos) << message("qwen3_5");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenTest, testing::ValuesIn(golden_folders()), folder_name);
