@@ -25,7 +25,7 @@ struct ExpectedCase {
 struct Expected {
   int64_t vocab = 0;
   std::vector<ExpectedCase> cases;
-  bool mtp = false;  // some case has mtp_logits
+  bool mtp = false;                  // some case has mtp_logits
   std::vector<std::string> ignored;  // tensors that nothing is compared with
 };
 

@@ -53,9 +53,10 @@ void add_logits(CLI::App& app, Action& action) {
   command->add_option("--out", options->out, "File to write: f32 \"logits\" [tokens, vocabulary]")
       ->required()
       ->type_name("FILE");
-  command->add_flag("--mtp", options->engine.mtp,
-                    "Run the module for multi-token prediction too: \"mtp_logits\" [tokens - 1, vocabulary], whose row i\n"
-                    "takes the hidden state of position i and token i + 1, and scores token i + 2");
+  command->add_flag(
+      "--mtp", options->engine.mtp,
+      "Run the module for multi-token prediction too: \"mtp_logits\" [tokens - 1, vocabulary], whose row i\n"
+      "takes the hidden state of position i and token i + 1, and scores token i + 2");
   add_chunk_option(*command, options->chunk);
   add_compute_options(*command, options->engine);
   add_size_option(*command, "--memory", options->engine.memory, "Memory for the cache; what is useful by default");

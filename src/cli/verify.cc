@@ -56,11 +56,10 @@ bool verify_case(EngineCore& core, const ExpectedCase& expected, const std::vect
   const LogitError error = compare_logits(got.values, expected.logits);
   const GreedyMatch match = match_greedy(greedy, expected, bars.largest * error.deviation);
   const size_t tokens = expected.input_ids.size();
-  bool pass =
-      report(expected.name, tokens, error, bars, ", " + describe(match, expected, greedy), match.wrong_at < 0);
+  bool pass = report(expected.name, tokens, error, bars, ", " + describe(match, expected, greedy), match.wrong_at < 0);
   if (!expected.mtp_logits.empty())
-    pass &= report(expected.name + " mtp", tokens - 1, compare_logits(got.mtp_values, expected.mtp_logits), bars, "",
-                   true);
+    pass &=
+        report(expected.name + " mtp", tokens - 1, compare_logits(got.mtp_values, expected.mtp_logits), bars, "", true);
   return pass;
 }
 

@@ -33,7 +33,7 @@ class Decoder : public Model {
     load_embedding(context);
     for (const RopeSpec& rope : spec_.ropes) ropes_.emplace_back(context, rope);
     CacheLayout cache(options.tokens_per_block);
-    for (const BlockSpec& block : spec_.blocks) 
+    for (const BlockSpec& block : spec_.blocks)
       blocks_.emplace_back(context, block, spec_.info.hidden_size, spec_.norm, cache);
     final_norm_ = RmsNorm(context, spec_.final_norm, spec_.info.hidden_size, spec_.norm);
     load_mtp(context, options, cache);

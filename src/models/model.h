@@ -43,10 +43,11 @@ class Model {
 
   // Fills hidden f32 [tokens, hidden_size]: after the final norm, before the head.
   virtual void forward(const Step& step, const TensorView& hidden, ExecContext& exec) = 0;
-  // Multi-token prediction, one module: fills hidden f32 [tokens, hidden_size] from `previous` f32 [tokens, hidden_size]
-  // (what forward() gave, or draft() with the module before) and from the tokens one further on: step.token_ids and
-  // step.positions are theirs, rows and places in the cache those of the step that gave `previous`. What logits() makes
-  // of it scores the token after those. A negative token id is a token that nobody knows yet; its row means nothing.
+  // Multi-token prediction, one module: fills hidden f32 [tokens, hidden_size] from `previous` f32 [tokens,
+  // hidden_size] (what forward() gave, or draft() with the module before) and from the tokens one further on:
+  // step.token_ids and step.positions are theirs, rows and places in the cache those of the step that gave `previous`.
+  // What logits() makes of it scores the token after those. A negative token id is a token that nobody knows yet; its
+  // row means nothing.
   virtual void draft(const Step& step, const TensorView& previous, const TensorView& hidden, int module,
                      ExecContext& exec) = 0;
   // logits f32 [n, vocab_size] of n hidden rows f32 [n, hidden_size].

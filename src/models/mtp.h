@@ -1,6 +1,6 @@
 // One module for multi-token prediction (DeepSeek-V3, section 2.2): a block of the model's own kind over
-// projection[norm(embedding), norm(hidden)], then a norm; embedding and head are the model's. It guesses the token after
-// the one it is given, and keeps a cache row for each token as the model's blocks do.
+// projection[norm(embedding), norm(hidden)], then a norm; embedding and head are the model's. It guesses the token
+// after the one it is given, and keeps a cache row for each token as the model's blocks do.
 #pragma once
 
 #include "models/block.h"

@@ -85,7 +85,8 @@ class WeightLoader {
   // Marks what is taken meanwhile, for the record.
   void set_active(double share) { active_ = share; }
   void set_mtp(bool mtp) { mtp_ = mtp; }
-  // What is taken meanwhile is checked and accounted for, but handed out as when planning: a part this run does not use.
+  // What is taken meanwhile is checked and accounted for, but handed out as when planning: a part this run does not
+  // use.
   void set_check_only(bool check_only) { check_only_ = check_only; }
 
   // Throws Error naming tensors of the checkpoint that nobody took.
