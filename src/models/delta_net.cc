@@ -22,6 +22,7 @@ DecoderSpec read_delta_net_stack(ConfigReader& config, const std::string& model_
   spec.norm = {.eps = float(config.number("rms_norm_eps", 1e-6)), .weight_offset = 1};
   config.require("attn_output_gate", true);
   config.require("mamba_ssm_dtype", "float32");
+  config.require("use_sliding_window", false);
   return spec;
 }
 

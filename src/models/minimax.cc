@@ -38,7 +38,10 @@ std::unique_ptr<Model> make_minimax(ConfigReader& config) {
   DecoderSpec spec = read_stack(config, "minimax");
   const TransformerConfig t = read_transformer(config);
   spec.norm.eps = float(config.number("rms_norm_eps", 1e-5));
-  spec.ropes = {read_rope(config, t.head_dim, 1e6)};
+  // The published model rotates rotary_dim of each head. transformers' port does not read the field; its own files,
+  // without it, rotate the whole head.
+  const int64_t rotary = config.integer("rotary_dim", t.head_dim);
+  spec.ropes = {read_rope(config, t.head_dim, 1e6, double(rotary) / double(t.head_dim))};
   const int32_t window = read_window(config, "sliding_window", 0);
   const std::vector<bool> attention_layers = read_attention_layers(config, t.layers);
   const ResidualRule full = read_residual(config, "full_attn"), linear = read_residual(config, "linear_attn"),

@@ -9,6 +9,7 @@ std::unique_ptr<Model> make_qwen3_5_text(ConfigReader& config) {
   const MlpSpec mlp{.hidden = spec.info.hidden_size,
                     .intermediate = config.integer("intermediate_size"),
                     .activation = read_activation(config)};
+  if (!config.integers("mlp_only_layers").empty()) config.refuse("mlp_only_layers", "there are no experts here");
   add_delta_net_blocks(config, spec, DeltaNetLayout::separate,
                        [&](int64_t, const std::string& at) { return mlp.at(at); });
   return make_decoder(std::move(spec));

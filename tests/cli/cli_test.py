@@ -340,6 +340,17 @@ class InspectTest(Case):
                                               "active": number(total if active == "the same" else active),
                                               "active_without_input_embedding": number(without)})
 
+    def test_cache_bytes_are_the_products_of_configs_readme(self):
+        rows = re.findall(r"(?m)^\| ([\w.-]+) \| ([\d x+()]+) = ([\d,]+) \| ([\d x+()]+) = ([\d,]+) \|$",
+                          (SOURCE / "configs/README.md").read_text())
+        self.assertEqual({row[0] for row in rows}, {path.stem for path in (SOURCE / "configs").glob("*.json")})
+        for name, token, token_bytes, request, request_bytes in rows:
+            with self.subTest(name):
+                cache = self.inspect(SOURCE / f"configs/{name}.json")["cache"]
+                for product, said, key in ((token, token_bytes, "bytes_per_token"), (request, request_bytes, "bytes_per_request")):
+                    self.assertEqual(eval(product.replace("x", "*")), cache[key])
+                    self.assertEqual(int(said.replace(",", "")), cache[key])
+
     def test_parameters_are_those_of_the_files(self):
         for model in (JAMBA, DEEPSEEK, SOURCE / "tests/golden/deepseek_v3_mtp", SOURCE / "tests/golden/mamba2"):
             raw = (pathlib.Path(model) / "model.safetensors").read_bytes()
