@@ -30,6 +30,7 @@ class Decoder : public Model {
           "checkpoints so far",
           spec_.info.quantization);
     dtype_ = context.dtype;
+    if (!spec_.stored_prefix.empty()) context.weights.rename("model.", spec_.stored_prefix);
     load_embedding(context);
     for (const RopeSpec& rope : spec_.ropes) ropes_.emplace_back(context, rope);
     CacheLayout cache(options.tokens_per_block);
@@ -38,6 +39,7 @@ class Decoder : public Model {
     final_norm_ = RmsNorm(context, spec_.final_norm, spec_.info.hidden_size, spec_.norm);
     load_mtp(context, options, cache);
     for (const std::string& name : spec_.derived) context.weights.ignore(name);
+    for (const std::string& prefix : spec_.foreign) context.weights.ignore_prefix(prefix);
   }
 
   void forward(const Step& step, const TensorView& hidden, ExecContext& exec) override {

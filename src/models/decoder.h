@@ -24,6 +24,8 @@ struct DecoderSpec {
   float logits_scale = 1;
   float logits_softcap = 0;  // logits = softcap * tanh(logits / softcap), after the scale; 0: none
   std::vector<MtpSpec> mtp;
+  std::string stored_prefix;         // what the files write for "model."; empty: the same
+  std::vector<std::string> foreign;  // prefixes of tensors that belong to another model in the same files
   std::vector<std::string> derived;  // tensor names that may be there and are not read
 };
 

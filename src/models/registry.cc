@@ -45,6 +45,7 @@ constexpr Family families[] = {
     {"qwen2", make_qwen2},
     {"qwen2_moe", make_qwen2_moe},
     {"qwen3", make_qwen3},
+    {"qwen3_5", make_qwen3_5},
     {"qwen3_5_text", make_qwen3_5_text},
     {"qwen3_moe", make_qwen3_moe},
     {"qwen3_next", make_qwen3_next},
@@ -84,7 +85,8 @@ std::unique_ptr<Model> make_model(const nlohmann::json& json, const std::string&
   // Published beside an image or sound encoder, whose tensors no family here has a use for.
   if (const auto text = json.find("text_config"); text != json.end() && text->is_object())
     fail(
-        "{}: model_type \"{}\" is a language model with encoders for more than text; medley runs language models alone. "
+        "{}: model_type \"{}\" is a language model with encoders for more than text; medley runs language models "
+        "alone. "
         "What is in text_config (model_type \"{}\") as config.json, with its tensors under that model's names, would "
         "work{}",
         origin, type, text->value("model_type", ""),

@@ -76,8 +76,12 @@ class WeightLoader {
   bool has(const std::string& name) const;
   bool has_prefix(const std::string& prefix) const;
 
+  // The files have the tensors whose names begin with `prefix` under `stored` instead.
+  void rename(const std::string& prefix, const std::string& stored) { renamed_ = {prefix, stored}; }
+
   // A tensor whose content follows from others (rotary inv_freq, a tied lm_head): may be there, is not read.
   void ignore(const std::string& name);
+  void ignore_prefix(const std::string& prefix);  // all that begin so, as the files spell them: of another model
 
   // The memory of this view was packed elsewhere: its pages may go. Reports progress.
   void packed(const TensorView& view);
@@ -95,7 +99,10 @@ class WeightLoader {
   const std::vector<TakenWeight>& taken() const { return taken_; }
 
  private:
+  std::string stored_name(const std::string& name) const;
+
   const Checkpoint* checkpoint_ = nullptr;
+  std::pair<std::string, std::string> renamed_;
   Shard shard_;
   Progress progress_;
   uint64_t done_bytes_ = 0;

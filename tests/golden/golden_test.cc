@@ -1,11 +1,17 @@
 // Every golden checkpoint through the real engine, whole and in chunks, against what transformers computed.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json.h"
 #include "golden_model.h"
+#include "weights/safetensors.h"
 
 namespace medley {
 namespace {
@@ -161,6 +167,36 @@ TEST(WithoutMtpTest, AModelWithoutTheModuleSaysSo) {
   };
   EXPECT_NE(message("llama").find("llama has no module for multi-token prediction"), std::string::npos);
   EXPECT_NE(message("qwen3_5").find("no tensor mtp.*"), std::string::npos) << message("qwen3_5");
+}
+
+// Qwen3.5 is published beside an image encoder: other names for the same tensors, and more of them.
+TEST(Wrapped, TheLanguageModelRunsAsItDoesAlone) {
+  const std::filesystem::path source = std::filesystem::path(MEDLEY_SOURCE_DIR) / "tests/golden/qwen3_5";
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("medley_wrapped_{}", getpid());
+  std::filesystem::create_directories(folder);
+  const nlohmann::json text = read_json(source / "config.json");
+  std::ofstream(folder / "config.json") << nlohmann::json{{"model_type", "qwen3_5"},
+                                                          {"text_config", text},
+                                                          {"tie_word_embeddings", text["tie_word_embeddings"]},
+                                                          {"vision_config", {{"depth", 2}}}};
+  const SafetensorsFile file(source / "model.safetensors");
+  std::map<std::string, TensorView> tensors;
+  for (const auto& [name, stored] : file.tensors())
+    tensors["model.language_model." + name.substr(std::string("model.").size())] = stored.view;
+  std::vector<float> patch(6, 1.0f);
+  tensors["model.visual.patch_embed.proj.weight"] = TensorView(patch.data(), DType::f32, {2, 3});
+  write_safetensors(folder / "model.safetensors", tensors);
+
+  EngineOptions options;
+  options.dtype = "f32";
+  options.memory = size_t(8) << 20;
+  const std::vector<int32_t> prompt = read_golden(source).at(0).prompt;
+  EXPECT_EQ(run_logits(*EngineCore::load(folder, options), prompt),
+            run_logits(*EngineCore::load(source, options), prompt));
+  tensors["model.audio.weight"] = tensors["model.visual.patch_embed.proj.weight"];
+  write_safetensors(folder / "model.safetensors", tensors);
+  EXPECT_THROW(EngineCore::load(folder, options), Error);  // a tensor that nobody knows
+  std::filesystem::remove_all(folder);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenTest, testing::ValuesIn(golden_folders()), folder_name);
