@@ -47,16 +47,7 @@ std::unique_ptr<Model> make_minimax(ConfigReader& config) {
   const ResidualRule full = read_residual(config, "full_attn"), linear = read_residual(config, "linear_attn"),
                      mlp = read_residual(config, "mlp");
   const Activation activation = read_activation(config);
-  const MoeSpec moe{.hidden = t.hidden,
-                    .intermediate = config.integer("intermediate_size"),
-                    .rule = {.score = RouterScore::softmax,
-                             .experts = int32_t(config.integer("num_local_experts", 8)),
-                             .top_k = int32_t(config.integer("num_experts_per_tok", 2)),
-                             .renormalize = true},
-                    .activation = activation,
-                    .gate = "w1",
-                    .up = "w3",
-                    .down = "w2"};
+  const MoeSpec moe = read_mixtral_experts(config, t.hidden, activation);
   const int64_t table = config.integer("block_size", 256);
   if (table <= 0) config.refuse("block_size", "it must be above 0");
   for (int64_t layer = 0; layer < t.layers; ++layer) {

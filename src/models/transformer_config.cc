@@ -115,6 +115,19 @@ std::vector<bool> read_sparse_layers(ConfigReader& config, int64_t layers, int64
   return sparse;
 }
 
+MoeSpec read_mixtral_experts(ConfigReader& config, int64_t hidden, Activation activation) {
+  return {.hidden = hidden,
+          .intermediate = config.integer("intermediate_size"),
+          .rule = {.score = RouterScore::softmax,
+                   .experts = int32_t(config.integer("num_local_experts", 8)),
+                   .top_k = int32_t(config.integer("num_experts_per_tok", 2)),
+                   .renormalize = true},
+          .activation = activation,
+          .gate = "w1",
+          .up = "w3",
+          .down = "w2"};
+}
+
 std::string layer_prefix(int64_t layer) {
   return fmt::format("model.layers.{}.", layer);
 }

@@ -42,6 +42,9 @@ std::vector<int32_t> read_layer_windows(ConfigReader& config, int64_t layers,
 // Qwen's layers with experts: every decoder_sparse_step-th that mlp_only_layers does not list.
 std::vector<bool> read_sparse_layers(ConfigReader& config, int64_t layers, int64_t experts);
 
+// Mixtral's experts, which MiniMax has too: softmax over all, the best num_experts_per_tok renormalised.
+MoeSpec read_mixtral_experts(ConfigReader& config, int64_t hidden, Activation activation);
+
 // hidden_act, as medley's activations; others are refused.
 Activation read_activation(ConfigReader& config, const std::string& field = "hidden_act");
 
