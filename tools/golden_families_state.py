@@ -6,7 +6,10 @@
 make_golden.py writes the folders; here are the sizes, odd on purpose, and what these families need of the random
 values. Every multiplier differs from one, every optional bias is there, time step limits are tight enough to clamp.
 """
+import copy
+
 import torch
+from torch import nn
 
 import make_golden
 from make_golden import rope
@@ -25,6 +28,36 @@ DELTA_NET = dict(vocab_size=283, hidden_size=48, num_attention_heads=4, num_key_
                  rms_norm_eps=1e-6, linear_conv_kernel_dim=3, linear_key_head_dim=12, linear_value_head_dim=10,
                  linear_num_key_heads=2, linear_num_value_heads=6, max_position_embeddings=128,
                  rope_parameters=dict(rope_type="default", rope_theta=30000.0, partial_rotary_factor=0.4))
+
+
+class QwenMtp(nn.Module):
+    """The module of the published mtp.* tensors, put together from transformers' own layer and norm: transformers names
+    these tensors only to skip them. fc[norm(embedding), norm(hidden)], one attention layer, a norm; the model's head."""
+
+    def __init__(self, model):
+        super().__init__()
+        config = copy.deepcopy(model.config)
+        config.layer_types = ["full_attention"]
+        norm, width = type(model.model.norm), config.hidden_size
+        self.pre_fc_norm_embedding = norm(width, eps=config.rms_norm_eps)
+        self.pre_fc_norm_hidden = norm(width, eps=config.rms_norm_eps)
+        self.fc = nn.Linear(2 * width, width, bias=False)
+        self.layers = nn.ModuleList([type(model.model.layers[0])(config, 0)])
+        self.norm = norm(width, eps=config.rms_norm_eps)
+
+    def tensors(self):
+        return {"mtp." + name: value.detach().clone() for name, value in self.state_dict().items()}
+
+    def forward(self, model, ids):
+        hidden = model.model(ids, use_cache=False).last_hidden_state[:, :-1]
+        embeds, positions = model.model.embed_tokens(ids[:, 1:]), torch.arange(1, ids.shape[1])[None]
+        x = self.fc(torch.cat([self.pre_fc_norm_embedding(embeds), self.pre_fc_norm_hidden(hidden)], dim=-1))
+        length = x.shape[1]
+        mask = torch.full((length, length), torch.finfo(torch.float32).min).triu(1)[None, None]
+        x = self.layers[0](x, position_embeddings=model.model.rotary_emb(x, positions), attention_mask=mask,
+                           position_ids=positions)
+        return model.lm_head(self.norm(x))
+
 
 FAMILIES = {
     "falcon_mamba": ("falcon_mamba", 401, "bf16", dict(
@@ -71,7 +104,7 @@ FAMILIES = {
         intermediate_size=44, moe_intermediate_size=20, shared_expert_intermediate_size=28, num_hidden_layers=4,
         num_experts=5, num_experts_per_tok=2, norm_topk_prob=False, decoder_sparse_step=2, attention_bias=True,
         layer_types=["linear_attention", "full_attention", "linear_attention", "linear_attention"],
-        tie_word_embeddings=True, **DELTA_NET)),
+        tie_word_embeddings=True, **DELTA_NET), QwenMtp),
     "qwen3_5": ("qwen3_5_text", 409, "bf16", dict(
         intermediate_size=76, num_hidden_layers=4, attention_bias=True, tie_word_embeddings=True,
         layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"], **DELTA_NET)),

@@ -27,6 +27,7 @@ struct EngineOptions {
   int64_t max_batched_tokens = 512;  // in one step, of all requests
   int max_running = 64;              // requests at a time
   bool reproducible = false;         // the same bits however a prompt is chunked, also after a preemption
+  bool mtp = false;                  // load and run the module for multi-token prediction, where a model has one
   std::string kernels;               // highest level of kernels: "ref", "simd", "avx512"; empty: the best there is
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;  // of loading
 };

@@ -80,6 +80,9 @@ Expected read_expected(const std::filesystem::path& path) {
     expected.vocab = int64_t(one.logits.size()) / length;
     one.greedy = reader.ids("greedy." + one.name);
     one.greedy_gap = reader.floats("greedy_gap." + one.name, {int64_t(one.greedy.size())});
+    if (reader.file().tensors().contains("mtp_logits." + one.name))
+      one.mtp_logits = reader.floats("mtp_logits." + one.name, {length - 1, expected.vocab});
+    expected.mtp |= !one.mtp_logits.empty();
     expected.cases.push_back(std::move(one));
   }
   if (expected.cases.empty()) fail("{}: has no tensor input_ids.K, so there is nothing to compare", path.string());

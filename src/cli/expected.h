@@ -1,6 +1,7 @@
 // expected.safetensors beside a checkpoint: what another implementation computed for it, and how close is close enough.
 //   input_ids.K i64 [T]; logits.K f32 [T, vocabulary]; greedy.K i64 [n], the greedy continuation;
-//   greedy_gap.K f32 [n], the distance between the two largest logits at that step
+//   greedy_gap.K f32 [n], the distance between the two largest logits at that step;
+//   mtp_logits.K f32 [T - 1, vocabulary], optional: of the module for multi-token prediction
 #pragma once
 
 #include <cstdint>
@@ -18,11 +19,13 @@ struct ExpectedCase {
   std::vector<float> logits;  // [input_ids, vocab]
   std::vector<int32_t> greedy;
   std::vector<float> greedy_gap;
+  std::vector<float> mtp_logits;  // [input_ids - 1, vocab]; empty: not recorded
 };
 
 struct Expected {
   int64_t vocab = 0;
   std::vector<ExpectedCase> cases;
+  bool mtp = false;                  // some case has mtp_logits
   std::vector<std::string> ignored;  // tensors that nothing is compared with
 };
 

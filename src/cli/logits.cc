@@ -1,5 +1,7 @@
 // medley logits: the logits of every position of a prompt, as a file.
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
 
 #include "cli/command.h"
 #include "cli/options.h"
@@ -25,14 +27,19 @@ int logits(LogitsOptions options) {
   terminal.clear_progress();
   PromptLogits result = prompt_logits(*core, options.ids);
   const TensorView view(result.values.data(), DType::f32, {result.tokens, result.vocab});
-  write_safetensors(options.out, {{"logits", view}});
-  terminal.line(fmt::format("wrote logits {} to {}", view.describe(), options.out));
+  const TensorView mtp(result.mtp_values.data(), DType::f32, {std::max<int64_t>(result.tokens - 1, 0), result.vocab});
+  std::map<std::string, TensorView> tensors{{"logits", view}};
+  if (options.engine.mtp) tensors.emplace("mtp_logits", mtp);
+  write_safetensors(options.out, tensors);
+  terminal.line(fmt::format("wrote logits {}{} to {}", view.describe(),
+                            options.engine.mtp ? " and mtp_logits " + mtp.describe() : "", options.out));
   return done;
 }
 
 constexpr const char* examples = R"(Examples:
   medley logits models/demo-jamba --ids 0,15,27,300 --out logits.safetensors
-  medley logits MODEL --ids 1,2,3,4,5,6,7 --chunk 3 --reproducible --out chunked.safetensors)";
+  medley logits MODEL --ids 1,2,3,4,5,6,7 --chunk 3 --reproducible --out chunked.safetensors
+  medley logits models/demo-deepseek --ids 0,685,684,261 --mtp --out mtp.safetensors)";
 
 }  // namespace
 
@@ -46,6 +53,10 @@ void add_logits(CLI::App& app, Action& action) {
   command->add_option("--out", options->out, "File to write: f32 \"logits\" [tokens, vocabulary]")
       ->required()
       ->type_name("FILE");
+  command->add_flag(
+      "--mtp", options->engine.mtp,
+      "Run the module for multi-token prediction too: \"mtp_logits\" [tokens - 1, vocabulary], whose row i\n"
+      "takes the hidden state of position i and token i + 1, and scores token i + 2");
   add_chunk_option(*command, options->chunk);
   add_compute_options(*command, options->engine);
   add_size_option(*command, "--memory", options->engine.memory, "Memory for the cache; what is useful by default");

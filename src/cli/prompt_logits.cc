@@ -1,6 +1,7 @@
 #include "cli/prompt_logits.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/error.h"
 
@@ -18,30 +19,45 @@ void finish_all(EngineCore& core, StepObserver observer) {
   while (core.has_work()) core.step(observer);
 }
 
+// Takes the rows that steps give to their places in [tokens, vocab].
+class Collector {
+ public:
+  Collector(int64_t tokens, int64_t vocab) : vocab_(vocab), values_(size_t(tokens * vocab)), filled_(size_t(tokens)) {}
+
+  void operator()(const StepPlan&, const StepLogits& step) {
+    for (const RowLogits& row : step.rows) {
+      if (row.count == 0) continue;
+      MEDLEY_CHECK(row.position >= 0 && row.position + row.count <= int64_t(filled_.size()));
+      const float* from = step.logits.row<float>(row.first);
+      std::copy_n(from, row.count * vocab_, values_.begin() + row.position * vocab_);
+      std::fill_n(filled_.begin() + row.position, row.count, uint8_t(1));
+    }
+  }
+
+  std::vector<float> take() {
+    MEDLEY_CHECK(std::count(filled_.begin(), filled_.end(), 1) == int64_t(filled_.size()));
+    return std::move(values_);
+  }
+
+ private:
+  int64_t vocab_;
+  std::vector<float> values_;
+  std::vector<uint8_t> filled_;
+};
+
 }  // namespace
 
 PromptLogits prompt_logits(EngineCore& core, const std::vector<int32_t>& ids) {
-  PromptLogits result{int64_t(ids.size()), core.info().vocab_size, {}};
-  result.values.resize(size_t(result.tokens * result.vocab));
-  std::vector<uint8_t> filled(ids.size(), 0);
+  const int64_t tokens = int64_t(ids.size()), vocab = core.info().vocab_size;
+  Collector logits(tokens, vocab), drafts(core.mtp() && tokens > 0 ? tokens - 1 : 0, vocab);
   Request request;
   request.id = 1;
   request.prompt = ids;
   request.logits = LogitsWanted::all;
   request.sampling.max_tokens = 0;
   add(core, std::move(request));
-  const auto keep = [&](const StepPlan&, const StepLogits& step) {
-    for (const RowLogits& row : step.rows) {
-      if (row.count == 0) continue;
-      MEDLEY_CHECK(row.position >= 0 && row.position + row.count <= result.tokens);
-      const float* from = step.logits.row<float>(row.first);
-      std::copy_n(from, row.count * result.vocab, result.values.begin() + row.position * result.vocab);
-      std::fill_n(filled.begin() + row.position, row.count, uint8_t(1));
-    }
-  };
-  finish_all(core, {.on_logits = keep});
-  MEDLEY_CHECK(std::count(filled.begin(), filled.end(), 1) == result.tokens);
-  return result;
+  finish_all(core, {.on_logits = std::ref(logits), .on_draft_logits = std::ref(drafts)});
+  return {tokens, vocab, logits.take(), drafts.take()};
 }
 
 std::vector<std::vector<int32_t>> greedy_tokens(EngineCore& core, const std::vector<std::vector<int32_t>>& prompts,

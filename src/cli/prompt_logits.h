@@ -10,7 +10,8 @@ namespace medley::cli {
 
 struct PromptLogits {
   int64_t tokens = 0, vocab = 0;
-  std::vector<float> values;  // [tokens, vocab]
+  std::vector<float> values;      // [tokens, vocab]
+  std::vector<float> mtp_values;  // with EngineOptions::mtp: [tokens - 1, vocab], row i scores token i + 2
 };
 
 // Throws Error when the request is refused or fails.

@@ -39,26 +39,38 @@ std::string describe(const GreedyMatch& match, const ExpectedCase& expected, con
   return fmt::format("greedy {}/{}", match.matched, steps);
 }
 
-bool report(const ExpectedCase& expected, const LogitError& error, const Bars& bars, const GreedyMatch& match,
-            const std::vector<int32_t>& got) {
+// Prints a case's line; `rest` is what else there is to say. `good`: the rest is as it should be.
+bool report(const std::string& name, size_t tokens, const LogitError& error, const Bars& bars, const std::string& rest,
+            bool good) {
   const double share = (bars.by_rms ? error.rms : error.max) / error.deviation;
-  const bool close = share <= bars.bar;  // false for NaN
-  const bool pass = close && match.wrong_at < 0;
-  std::cout << fmt::format("{} {}: {} tokens, {} error {:.2e} of the deviation (aim {:.0e}, bar {:.0e}), {}{}\n",
-                           pass ? "PASS" : "FAIL", expected.name, expected.input_ids.size(),
-                           bars.by_rms ? "rms" : "max", share, bars.aim, bars.bar, describe(match, expected, got),
-                           pass && share > bars.aim ? ", aim missed" : "")
+  const bool pass = share <= bars.bar && good;  // false for NaN
+  std::cout << fmt::format("{} {}: {} tokens, {} error {:.2e} of the deviation (aim {:.0e}, bar {:.0e}){}{}\n",
+                           pass ? "PASS" : "FAIL", name, tokens, bars.by_rms ? "rms" : "max", share, bars.aim, bars.bar,
+                           rest, pass && share > bars.aim ? ", aim missed" : "")
             << std::flush;
+  return pass;
+}
+
+bool verify_case(EngineCore& core, const ExpectedCase& expected, const std::vector<int32_t>& greedy, const Bars& bars) {
+  const PromptLogits got = prompt_logits(core, expected.input_ids);
+  const LogitError error = compare_logits(got.values, expected.logits);
+  const GreedyMatch match = match_greedy(greedy, expected, bars.largest * error.deviation);
+  const size_t tokens = expected.input_ids.size();
+  bool pass = report(expected.name, tokens, error, bars, ", " + describe(match, expected, greedy), match.wrong_at < 0);
+  if (!expected.mtp_logits.empty())
+    pass &=
+        report(expected.name + " mtp", tokens - 1, compare_logits(got.mtp_values, expected.mtp_logits), bars, "", true);
   return pass;
 }
 
 int verify(VerifyOptions options) {
   const std::filesystem::path folder = options.folder;
   Terminal terminal(options.quiet);
+  const Expected expected = read_expected(folder / "expected.safetensors");
+  options.engine.mtp = expected.mtp;
   options.engine.progress = terminal.progress();
   const std::unique_ptr<EngineCore> core = EngineCore::load(folder, options.engine, options.chunk);
   terminal.clear_progress();
-  const Expected expected = read_expected(folder / "expected.safetensors");
   if (expected.vocab != core->info().vocab_size)
     fail("{}: logits have {} columns, the model's vocabulary has {} tokens", (folder / "expected.safetensors").string(),
          expected.vocab, core->info().vocab_size);
@@ -72,11 +84,7 @@ int verify(VerifyOptions options) {
   }
   const std::vector<std::vector<int32_t>> greedy = greedy_tokens(*core, prompts, int32_t(steps));
   bool pass = true;
-  for (size_t i = 0; i < expected.cases.size(); ++i) {
-    const ExpectedCase& one = expected.cases[i];
-    const LogitError error = compare_logits(prompt_logits(*core, one.input_ids).values, one.logits);
-    pass &= report(one, error, bars, match_greedy(greedy[i], one, bars.largest * error.deviation), greedy[i]);
-  }
+  for (size_t i = 0; i < expected.cases.size(); ++i) pass &= verify_case(*core, expected.cases[i], greedy[i], bars);
   if (!expected.ignored.empty()) std::cout << fmt::format("note: not compared: {}\n", join(expected.ignored, ", "));
   return pass ? done : failed;
 }
@@ -84,7 +92,7 @@ int verify(VerifyOptions options) {
 constexpr const char* footer =
     R"(DIR holds a checkpoint and expected.safetensors with, for every K, input_ids.K, logits.K, greedy.K (the greedy
 continuation) and greedy_gap.K (distance between the two best logits at that step). One line for every K; exit code 1
-if any fails. Greedy tokens count up to the first step whose gap is under twice the allowed error.
+if any fails. mtp_logits.K, where recorded, are those of the module for multi-token prediction. Greedy tokens count up to the first step whose gap is under twice the allowed error.
 
 Examples:
   medley verify models/demo-jamba

@@ -36,6 +36,20 @@ StepResult EngineCore::sample(const StepPlan& plan, const StepLogits& logits) {
   return result;
 }
 
+// Of every row, the token after its last: the prompt's, or one written earlier and computed again, or the one just
+// chosen. -1: the request asked for none.
+std::vector<int32_t> EngineCore::following_tokens(const StepPlan& plan, const StepResult& result) const {
+  std::vector<int32_t> tokens;
+  auto sampled = result.sampled.begin();
+  for (const PlanRow& row : plan.rows) {
+    const Request& request = *scheduler_->find(row.request);
+    const int64_t next = int64_t(row.computed) + row.new_tokens;
+    tokens.push_back(next < request.num_tokens() ? request.token(next) : -1);
+    if (sampled != result.sampled.end() && sampled->request == row.request) tokens.back() = (sampled++)->token;
+  }
+  return tokens;
+}
+
 void EngineCore::fail_step(const StepPlan& plan, const std::string& why) {
   for (const PlanRow& row : plan.rows) {
     errors_[row.request] = why;
@@ -52,6 +66,10 @@ void EngineCore::step(const StepObserver& observer) {
       const StepLogits logits = runner_->run(plan);
       result = sample(plan, logits);
       if (observer.on_logits) observer.on_logits(plan, logits);
+      if (mtp_) {
+        const StepLogits drafted = runner_->draft(plan, following_tokens(plan, *result));
+        if (observer.on_draft_logits) observer.on_draft_logits(plan, drafted);
+      }
     } catch (const std::exception& error) {
       fail_step(plan, error.what());
       result.reset();

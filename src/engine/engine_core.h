@@ -21,6 +21,8 @@ namespace medley {
 // What happens in a step, told in this order. Each may be empty.
 struct StepObserver {
   std::function<void(const StepPlan&, const StepLogits&)> on_logits;
+  // With EngineOptions::mtp: the first module's, for the same rows where the following token is known.
+  std::function<void(const StepPlan&, const StepLogits&)> on_draft_logits;
   // A token was chosen. True ends the request here (a stop string in its text).
   std::function<bool(const Sampled&)> on_token;
   // The request ended; `error` says why when its reason is FinishReason::error.
@@ -42,6 +44,7 @@ class EngineCore {
   const ModelInfo& info() const { return model_->info(); }
   const std::vector<int32_t>& eos_ids() const { return eos_ids_; }
   DType dtype() const { return dtype_; }
+  bool mtp() const { return mtp_; }
   const std::vector<std::string>& kernels() const { return kernels_; }
   const Scheduler& scheduler() const { return *scheduler_; }
   CacheUsage cache_usage() const { return cache_->usage(); }
@@ -50,6 +53,7 @@ class EngineCore {
  private:
   EngineCore() = default;
   StepResult sample(const StepPlan& plan, const StepLogits& logits);
+  std::vector<int32_t> following_tokens(const StepPlan& plan, const StepResult& result) const;
   void fail_step(const StepPlan& plan, const std::string& why);
 
   std::unique_ptr<ThreadPool> threads_;
@@ -62,6 +66,7 @@ class EngineCore {
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<Sampler> sampler_;
   DType dtype_ = DType::f32;
+  bool mtp_ = false;
   std::vector<int32_t> eos_ids_;
   std::vector<std::string> kernels_;
   std::vector<RequestId> slot_owner_;  // whose state the sampler has in a slot

@@ -88,7 +88,8 @@ std::unique_ptr<EngineCore> EngineCore::load(const std::filesystem::path& path, 
   WeightLoader weights(*core->checkpoint_, {}, options.progress);
   KernelSelector kernels(Device::cpu, highest_level(options.kernels));
   LoadContext context{weights, kernels, *core->comm_, *core->threads_, core->dtype_, options.reproducible};
-  core->model_->load(context, {});
+  core->model_->load(context, {.mtp = options.mtp});
+  core->mtp_ = options.mtp;
   weights.finish();
   core->kernels_ = kernels.chosen();
 

@@ -1,7 +1,5 @@
 #include "layers/gated_delta_net.h"
 
-#include <cmath>
-
 #include "layers/mamba.h"
 
 namespace medley {
@@ -43,78 +41,46 @@ std::vector<LinearPart> GatedDeltaNet::input_parts(const HeadRange& mine) const 
   return parts;
 }
 
-GatedDeltaNet::GatedDeltaNet(LoadContext& context, const GatedDeltaNetSpec& spec, CacheLayout& cache)
-    : spec_(spec), dtype_(context.dtype) {
+GatedDeltaNet::GatedDeltaNet(LoadContext& context, const GatedDeltaNetSpec& spec, CacheLayout& cache) : spec_(spec) {
   const std::string& at = spec.prefix;
   const HeadRange mine = heads_of(context.shard(), spec.heads, spec.key_heads, at + "linear attention");
-  heads_ = mine.heads.count;
-  key_heads_ = mine.groups.count;
+  sizes_ = {.heads = mine.heads.count,
+            .key_heads = mine.groups.count,
+            .k_dim = spec.k_dim,
+            .v_dim = spec.v_dim,
+            .conv_width = spec.conv_width};
   in_ = ColumnParallelLinear(context, input_parts(mine));
   const int64_t key_rows = spec.key_heads * spec.k_dim, value_rows = spec.heads * spec.v_dim;
   const auto section = [](int64_t begin, UnitRange range, int64_t width) {
     return Slice{.dim = 0, .begin = begin + range.begin * width, .count = range.count * width};
   };
+  DeltaRuleWeights weights;
   for (const Slice& slice : {section(0, mine.groups, spec.k_dim), section(key_rows, mine.groups, spec.k_dim),
                              section(2 * key_rows, mine.heads, spec.v_dim)}) {
     const auto weight =
         context.weights.take_floats(at + "conv1d.weight", {2 * key_rows + value_rows, 1, spec.conv_width}, slice);
-    conv_weight_.insert(conv_weight_.end(), weight.begin(), weight.end());
+    weights.conv.insert(weights.conv.end(), weight.begin(), weight.end());
   }
   const Slice by_head = section(0, mine.heads, 1);
-  a_ = negative_exponential(context.weights.take_floats(at + "A_log", {spec.heads}, by_head));
-  dt_bias_ = context.weights.take_floats(at + "dt_bias", {spec.heads}, by_head);
-  norm_ = RmsNorm(context, at + "norm.weight", spec.v_dim, NormRule{spec.norm_eps});
-  out_ = RowParallelLinear(context, {.weight = at + "out_proj.weight",
-                                     .out = spec.hidden,
-                                     .in = value_rows,
-                                     .slice = section(0, mine.heads, spec.v_dim)});
-
-  const int64_t channels = 2 * key_heads_ * spec.k_dim + heads_ * spec.v_dim;
-  place_ =
-      cache.add_state("delta net", conv_state_bytes(channels, spec.conv_width) + heads_ * spec.k_dim * spec.v_dim * 4,
-                      fmt::format("convolution {} x {} + recurrent {} x {} x {}, f32", spec.conv_width - 1, channels,
-                                  heads_, spec.k_dim, spec.v_dim));
-  conv_ = context.kernels.resolve(causal_conv_op(), {.channels = channels, .width = spec.conv_width});
-  scan_ = context.kernels.resolve(gated_delta_op(),
-                                  {.heads = heads_, .key_heads = key_heads_, .k_dim = spec.k_dim, .v_dim = spec.v_dim});
+  weights.a = negative_exponential(context.weights.take_floats(at + "A_log", {spec.heads}, by_head));
+  weights.dt_bias = context.weights.take_floats(at + "dt_bias", {spec.heads}, by_head);
+  weights.norm = RmsNorm(context, at + "norm.weight", spec.v_dim, NormRule{spec.norm_eps});
+  weights.out = RowParallelLinear(context, {.weight = at + "out_proj.weight",
+                                            .out = spec.hidden,
+                                            .in = value_rows,
+                                            .slice = section(0, mine.heads, spec.v_dim)});
+  rule_ = DeltaRule(context, "delta net", sizes_, std::move(weights), cache);
 }
 
 void GatedDeltaNet::forward(const Step& step, const TensorView& x, const TensorView& y, ExecContext& exec) const {
   const Workspace::Scope scope(exec.workspace);
-  const int64_t tokens = step.num_tokens, keys = key_heads_ * spec_.k_dim, values = heads_ * spec_.v_dim;
-  const int64_t channels = 2 * keys + values;
-  const RaggedRows rows = ragged_rows(step);
-
-  const TensorView projected = exec.workspace.alloc(DType::f32, {tokens, in_.out()});
+  const int64_t channels = sizes_.channels(), values = sizes_.values(), heads = sizes_.heads;
+  const TensorView projected = exec.workspace.alloc(DType::f32, {step.num_tokens, in_.out()});
   in_(x, projected, exec);
   const TensorView z = projected.slice(1, channels, values);
-  const TensorView beta = projected.slice(1, channels + values, heads_);
-  const TensorView dt = projected.slice(1, channels + values + heads_, heads_);
-  const TensorView convolved = exec.workspace.alloc(DType::f32, {tokens, channels});
-  conv_({.x = projected.slice(1, 0, channels),
-         .weight = conv_weight_.data(),
-         .width = spec_.conv_width,
-         .rows = rows,
-         .state = state_slots(step, place_),
-         .y = convolved},
-        exec);
-
-  const TensorView scanned = exec.workspace.alloc(DType::f32, {tokens, heads_, spec_.v_dim});
-  scan_({.q = convolved.slice(1, 0, keys).split_last(key_heads_, spec_.k_dim),
-         .k = convolved.slice(1, keys, keys).split_last(key_heads_, spec_.k_dim),
-         .v = convolved.slice(1, 2 * keys, values).split_last(heads_, spec_.v_dim),
-         .dt = dt.split_last(heads_, 1),
-         .beta = beta,
-         .a = a_.data(),
-         .dt_bias = dt_bias_.data(),
-         .scale = float(1 / std::sqrt(double(spec_.k_dim))),
-         .rows = rows,
-         .state = state_slots(step, place_, conv_state_bytes(channels, spec_.conv_width)),
-         .y = scanned},
-        exec);
-  const TensorView normed = exec.workspace.alloc(dtype_, {tokens, values});
-  norm_.gated(scanned.reshape({tokens, values}), z, NormGate::after, normed, exec);
-  out_(normed, y, exec);
+  const TensorView beta = projected.slice(1, channels + values, heads);
+  const TensorView decay = projected.slice(1, channels + values + heads, heads);
+  rule_.forward(step, projected.slice(1, 0, channels), decay, beta, z, y, exec);
 }
 
 }  // namespace medley

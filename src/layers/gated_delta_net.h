@@ -1,13 +1,8 @@
-// Gated delta net (Yang et al. 2024) as Qwen3-Next and Qwen3.5 use it: q, k and v through one causal convolution, the
-// gated delta rule with a decay per value head, a norm of each head times silu(z). The state per request: the
-// convolution's tail f32 [width - 1, 2 key_heads x k_dim + heads x v_dim], then f32 [heads, k_dim, v_dim].
+// Gated delta net (Yang et al. 2024) as Qwen3-Next and Qwen3.5 use it: one input projection, the gated delta rule with
+// a decay per value head, the norm of each head times silu(z).
 #pragma once
 
-#include "kernels/linear_attention.h"
-#include "kernels/state_space.h"
-#include "layers/cache_layout.h"
-#include "layers/linear.h"
-#include "layers/norm.h"
+#include "layers/delta_rule.h"
 
 namespace medley {
 
@@ -40,15 +35,9 @@ class GatedDeltaNet {
   std::vector<LinearPart> input_parts(const HeadRange& mine) const;
 
   GatedDeltaNetSpec spec_;
-  int64_t heads_ = 0, key_heads_ = 0;  // of this rank
-  DType dtype_;
-  CachePlace place_;
+  DeltaRuleSizes sizes_;
   ColumnParallelLinear in_;  // q over k over v over z over b over a
-  std::vector<float> conv_weight_, a_, dt_bias_;
-  RmsNorm norm_;
-  RowParallelLinear out_;
-  Kernel<CausalConvArgs> conv_;
-  Kernel<GatedDeltaArgs> scan_;
+  DeltaRule rule_;
 };
 
 }  // namespace medley

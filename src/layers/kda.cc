@@ -1,15 +1,19 @@
 #include "layers/kda.h"
 
-#include <cmath>
-
 #include "layers/mamba.h"
 
 namespace medley {
 
-Kda::Kda(LoadContext& context, const KdaSpec& spec, CacheLayout& cache) : spec_(spec), dtype_(context.dtype) {
+Kda::Kda(LoadContext& context, const KdaSpec& spec, CacheLayout& cache) : dtype_(context.dtype) {
   const std::string& at = spec.prefix;
-  const int64_t all = spec.heads * spec.dim;
-  heads_ = units_of(context.shard(), spec.heads).count;
+  const int64_t all = spec.heads * spec.dim, heads = units_of(context.shard(), spec.heads).count;
+  sizes_ = {.heads = heads,
+            .key_heads = heads,
+            .k_dim = spec.dim,
+            .v_dim = spec.dim,
+            .conv_width = spec.conv_width,
+            .decay_per_channel = true,
+            .gate = NormGate::after_sigmoid};
   const Slice by_head{.dim = 0, .units = spec.heads};
   const auto part = [&](const char* name, int64_t out, int64_t in, const Slice& slice) {
     return LinearPart{at + name + ".weight", "", out, in, slice};
@@ -20,33 +24,23 @@ Kda::Kda(LoadContext& context, const KdaSpec& spec, CacheLayout& cache) : spec_(
   low_ = Linear(context, {part("f_a_proj", spec.dim, spec.hidden, {}), part("g_a_proj", spec.dim, spec.hidden, {})});
   decay_ = ColumnParallelLinear(context, {part("f_b_proj", all, spec.dim, by_head)});
   gate_ = ColumnParallelLinear(context, {part("g_b_proj", all, spec.dim, by_head)});
+  DeltaRuleWeights weights;
   for (const char* name : {"q_conv1d.weight", "k_conv1d.weight", "v_conv1d.weight"}) {
     const auto weight = context.weights.take_floats(at + name, {all, 1, spec.conv_width}, by_head);
-    conv_weight_.insert(conv_weight_.end(), weight.begin(), weight.end());
+    weights.conv.insert(weights.conv.end(), weight.begin(), weight.end());
   }
-  a_ = negative_exponential(
+  weights.a = negative_exponential(
       context.weights.take_floats(at + "A_log", {1, 1, spec.heads, 1}, {.dim = 2, .units = spec.heads}));
-  dt_bias_ = context.weights.take_floats(at + "dt_bias", {all}, by_head);
-  norm_ = RmsNorm(context, at + "o_norm.weight", spec.dim, NormRule{spec.norm_eps});
-  out_ = RowParallelLinear(
+  weights.dt_bias = context.weights.take_floats(at + "dt_bias", {all}, by_head);
+  weights.norm = RmsNorm(context, at + "o_norm.weight", spec.dim, NormRule{spec.norm_eps});
+  weights.out = RowParallelLinear(
       context, {.weight = at + "o_proj.weight", .out = spec.hidden, .in = all, .slice = {.units = spec.heads}});
-
-  const int64_t channels = 3 * heads_ * spec.dim;
-  place_ =
-      cache.add_state("delta attention", conv_state_bytes(channels, spec.conv_width) + heads_ * spec.dim * spec.dim * 4,
-                      fmt::format("convolution {} x {} + recurrent {} x {} x {}, f32", spec.conv_width - 1, channels,
-                                  heads_, spec.dim, spec.dim));
-  conv_ = context.kernels.resolve(causal_conv_op(), {.channels = channels, .width = spec.conv_width});
-  scan_ = context.kernels.resolve(
-      gated_delta_op(),
-      {.heads = heads_, .key_heads = heads_, .k_dim = spec.dim, .v_dim = spec.dim, .decay_per_channel = true});
+  rule_ = DeltaRule(context, "delta attention", sizes_, std::move(weights), cache);
 }
 
 void Kda::forward(const Step& step, const TensorView& x, const TensorView& y, ExecContext& exec) const {
   const Workspace::Scope scope(exec.workspace);
-  const int64_t tokens = step.num_tokens, dim = spec_.dim, inner = heads_ * dim;
-  const RaggedRows rows = ragged_rows(step);
-
+  const int64_t tokens = step.num_tokens, dim = sizes_.k_dim, inner = sizes_.values();
   const TensorView projected = exec.workspace.alloc(DType::f32, {tokens, in_.out()});
   in_(x, projected, exec);
   const TensorView low = exec.workspace.alloc(dtype_, {tokens, 2 * dim});
@@ -55,31 +49,8 @@ void Kda::forward(const Step& step, const TensorView& x, const TensorView& y, Ex
   const TensorView gate = exec.workspace.alloc(DType::f32, {tokens, inner});
   decay_(low.slice(1, 0, dim), decay, exec);
   gate_(low.slice(1, dim, dim), gate, exec);
-
-  const TensorView convolved = exec.workspace.alloc(DType::f32, {tokens, 3 * inner});
-  conv_({.x = projected.slice(1, 0, 3 * inner),
-         .weight = conv_weight_.data(),
-         .width = spec_.conv_width,
-         .rows = rows,
-         .state = state_slots(step, place_),
-         .y = convolved},
-        exec);
-  const TensorView scanned = exec.workspace.alloc(DType::f32, {tokens, heads_, dim});
-  scan_({.q = convolved.slice(1, 0, inner).split_last(heads_, dim),
-         .k = convolved.slice(1, inner, inner).split_last(heads_, dim),
-         .v = convolved.slice(1, 2 * inner, inner).split_last(heads_, dim),
-         .dt = decay.split_last(heads_, dim),
-         .beta = projected.slice(1, 3 * inner, heads_),
-         .a = a_.data(),
-         .dt_bias = dt_bias_.data(),
-         .scale = float(1 / std::sqrt(double(dim))),
-         .rows = rows,
-         .state = state_slots(step, place_, conv_state_bytes(3 * inner, spec_.conv_width)),
-         .y = scanned},
-        exec);
-  const TensorView normed = exec.workspace.alloc(dtype_, {tokens, inner});
-  norm_.gated(scanned.reshape({tokens, inner}), gate, NormGate::after_sigmoid, normed, exec);
-  out_(normed, y, exec);
+  rule_.forward(step, projected.slice(1, 0, sizes_.channels()), decay,
+                projected.slice(1, sizes_.channels(), sizes_.heads), gate, y, exec);
 }
 
 }  // namespace medley

@@ -1,13 +1,8 @@
-// Kimi Delta Attention (Kimi Team 2025): q, k and v each through a causal convolution, the gated delta rule with a
-// decay per key channel from a low-rank projection, a norm of each head times sigmoid of a low-rank gate. The state per
-// request: the convolution's tail f32 [width - 1, 3 heads x dim], then f32 [heads, dim, dim].
+// Kimi Delta Attention (Kimi Team 2025): the gated delta rule with a decay per key channel from a low-rank projection,
+// the norm of each head times sigmoid of a low-rank gate.
 #pragma once
 
-#include "kernels/linear_attention.h"
-#include "kernels/state_space.h"
-#include "layers/cache_layout.h"
-#include "layers/linear.h"
-#include "layers/norm.h"
+#include "layers/delta_rule.h"
 
 namespace medley {
 
@@ -30,18 +25,12 @@ class Kda {
   void forward(const Step& step, const TensorView& x, const TensorView& y, ExecContext& exec) const;
 
  private:
-  KdaSpec spec_;
-  int64_t heads_ = 0;  // of this rank
   DType dtype_;
-  CachePlace place_;
+  DeltaRuleSizes sizes_;
   ColumnParallelLinear in_;            // q over k over v over beta
   Linear low_;                         // f_a over g_a, on every rank
   ColumnParallelLinear decay_, gate_;  // f_b and g_b
-  std::vector<float> conv_weight_, a_, dt_bias_;
-  RmsNorm norm_;
-  RowParallelLinear out_;
-  Kernel<CausalConvArgs> conv_;
-  Kernel<GatedDeltaArgs> scan_;
+  DeltaRule rule_;
 };
 
 }  // namespace medley

@@ -30,14 +30,16 @@ class Decoder : public Model {
           "checkpoints so far",
           spec_.info.quantization);
     dtype_ = context.dtype;
+    if (!spec_.stored_prefix.empty()) context.weights.rename("model.", spec_.stored_prefix);
     load_embedding(context);
     for (const RopeSpec& rope : spec_.ropes) ropes_.emplace_back(context, rope);
     CacheLayout cache(options.tokens_per_block);
-    for (const BlockSpec& block : spec_.blocks) blocks_.push_back(load_block(context, block, cache));
+    for (const BlockSpec& block : spec_.blocks)
+      blocks_.emplace_back(context, block, spec_.info.hidden_size, spec_.norm, cache);
     final_norm_ = RmsNorm(context, spec_.final_norm, spec_.info.hidden_size, spec_.norm);
-    cache_specs_ = cache.specs();
-    load_mtp(context, options);
+    load_mtp(context, options, cache);
     for (const std::string& name : spec_.derived) context.weights.ignore(name);
+    for (const std::string& prefix : spec_.foreign) context.weights.ignore_prefix(prefix);
   }
 
   void forward(const Step& step, const TensorView& hidden, ExecContext& exec) override {
@@ -47,15 +49,23 @@ class Decoder : public Model {
                           .delta = {},
                           .normed = exec.workspace.alloc(dtype_, {tokens, width}),
                           .made = exec.workspace.alloc(DType::f32, {tokens, width})};
-    std::vector<StepRope> ropes;
-    for (const Rope& rope : ropes_) ropes.push_back({&rope, rope.table(step, exec)});
-    embed_({.ids = step.token_ids, .table = embedding_.view, .scale = spec_.embedding_scale, .y = stream.x}, exec);
+    const std::vector<StepRope> ropes = step_ropes(step, exec);
+    embed(step, stream.x, exec);
     if (wants_embedding()) {
       stream.embedding = exec.workspace.alloc(DType::f32, {tokens, width});
       copy_({.x = stream.x, .y = stream.embedding}, exec);
     }
     for (const Block& block : blocks_) block.forward(step, stream, ropes, exec);
     final_norm_.add(stream.x, stream.delta, hidden, exec);
+  }
+
+  void draft(const Step& step, const TensorView& previous, const TensorView& hidden, int module,
+             ExecContext& exec) override {
+    MEDLEY_CHECK(module >= 0 && module < int(mtp_.size()));
+    const Workspace::Scope scope(exec.workspace);
+    const TensorView embedding = exec.workspace.alloc(DType::f32, {step.num_tokens, spec_.info.hidden_size});
+    embed(step, embedding, exec);
+    mtp_[size_t(module)].forward(step, embedding, previous, step_ropes(step, exec), hidden, exec);
   }
 
   void logits(const TensorView& hidden, const TensorView& logits, ExecContext& exec) override {
@@ -70,12 +80,6 @@ class Decoder : public Model {
   }
 
  private:
-  struct Mtp {
-    RmsNorm embedding_norm, hidden_norm, head_norm;
-    Linear eh_proj;
-    Block block;
-  };
-
   bool wants_embedding() const {
     const auto wants = [](const BlockSpec& block) { return block.aside.has_value(); };
     return std::any_of(spec_.blocks.begin(), spec_.blocks.end(), wants);
@@ -95,30 +99,36 @@ class Decoder : public Model {
     if (scales_logits()) scale_ = context.kernels.resolve(scale_op(), {.softcap = spec_.logits_softcap != 0});
   }
 
-  Block load_block(LoadContext& context, const BlockSpec& spec, CacheLayout& cache) const {
-    return {context, spec, spec_.info.hidden_size, spec_.norm, cache};
+  void embed(const Step& step, const TensorView& y, ExecContext& exec) const {
+    embed_({.ids = step.token_ids, .table = embedding_.view, .scale = spec_.embedding_scale, .y = y}, exec);
+  }
+  std::vector<StepRope> step_ropes(const Step& step, ExecContext& exec) const {
+    std::vector<StepRope> ropes;
+    for (const Rope& rope : ropes_) ropes.push_back({&rope, rope.table(step, exec)});
+    return ropes;
   }
 
-  // Kept when the files have it (published exports of transformers leave it out); planned always, for inspect.
-  void load_mtp(LoadContext& context, const ModelOptions& options) {
-    CacheLayout cache(options.tokens_per_block);
+  // Without ModelOptions::mtp the modules are only checked, when the files have them (exports of transformers leave
+  // them out), or planned, for inspect.
+  void load_mtp(LoadContext& context, const ModelOptions& options, CacheLayout& cache) {
+    if (options.mtp && spec_.mtp.empty())
+      fail("config.json: {} has no module for multi-token prediction", spec_.info.model_type);
+    CacheLayout beside(options.tokens_per_block);
+    const bool over_files = !context.weights.planning();
     context.weights.set_mtp(true);
+    context.weights.set_check_only(!options.mtp);
     for (const MtpSpec& spec : spec_.mtp) {
-      if (!context.weights.planning() && !context.weights.has_prefix(spec.prefix)) {
-        mtp_missing_ = true;
+      if (over_files && !context.weights.has_prefix(spec.prefix)) {
+        if (options.mtp) fail("the module for multi-token prediction is not in the files: no tensor {}*", spec.prefix);
         continue;
       }
-      const int64_t width = spec_.info.hidden_size;
-      const auto norm = [&](const char* name) { return RmsNorm(context, spec.prefix + name, width, spec_.norm); };
-      mtp_.push_back({norm("enorm.weight"), norm("hnorm.weight"), norm("shared_head.norm.weight"),
-                      Linear(context, {{spec.prefix + "eh_proj.weight", "", width, 2 * width, {}}}),
-                      load_block(context, spec.block, cache)});
-      // Published files repeat the model's own embedding and head under the module's names.
-      context.weights.ignore(spec.prefix + "embed_tokens.weight");
-      context.weights.ignore(spec.prefix + "shared_head.head.weight");
+      MtpModule module(context, spec, spec_.info.hidden_size, spec_.norm, options.mtp ? cache : beside);
+      if (options.mtp) mtp_.push_back(std::move(module));
     }
+    context.weights.set_check_only(false);
     context.weights.set_mtp(false);
-    mtp_cache_specs_ = cache.specs();
+    cache_specs_ = cache.specs();
+    mtp_cache_specs_ = beside.specs();
   }
 
   DecoderSpec spec_;
@@ -131,8 +141,7 @@ class Decoder : public Model {
   std::vector<Block> blocks_;
   RmsNorm final_norm_;
   Linear head_;
-  std::vector<Mtp> mtp_;
-  bool mtp_missing_ = false;
+  std::vector<MtpModule> mtp_;
   std::vector<KvCacheSpec> cache_specs_, mtp_cache_specs_;
 };
 

@@ -7,14 +7,9 @@
 
 #include "models/block.h"
 #include "models/model.h"
+#include "models/mtp.h"
 
 namespace medley {
-
-// One multi-token-prediction module (DeepSeek-V3, section 2.2): a block over eh_proj[norm(embedding), norm(hidden)].
-struct MtpSpec {
-  std::string prefix;  // "model.layers.61."
-  BlockSpec block;
-};
 
 struct DecoderSpec {
   ModelInfo info;
@@ -29,6 +24,8 @@ struct DecoderSpec {
   float logits_scale = 1;
   float logits_softcap = 0;  // logits = softcap * tanh(logits / softcap), after the scale; 0: none
   std::vector<MtpSpec> mtp;
+  std::string stored_prefix;         // what the files write for "model."; empty: the same
+  std::vector<std::string> foreign;  // prefixes of tensors that belong to another model in the same files
   std::vector<std::string> derived;  // tensor names that may be there and are not read
 };
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 namespace medley {
+
 MlaSpec read_mla(ConfigReader& config, const DecoderSpec& spec) {
   MlaSpec mla;
   mla.hidden = spec.info.hidden_size;
@@ -36,24 +37,19 @@ DeepseekRouting read_v3_routing(ConfigReader& config, const RoutingRule& default
   return {rule, "gate.e_score_correction_bias"};
 }
 
-namespace {
-
-// Which layers have experts: mlp_layer_types, else all from first_k_dense_replace on.
-std::vector<bool> read_sparse_layers(ConfigReader& config, int64_t layers) {
-  const int64_t first_dense = config.integer("first_k_dense_replace", 0);
+std::vector<bool> read_sparse_from(ConfigReader& config, int64_t layers, int64_t default_first) {
+  const int64_t first = config.integer_or_zero("first_k_dense_replace", default_first);
   const std::vector<std::string> types = config.texts("mlp_layer_types");
   if (!types.empty() && int64_t(types.size()) != layers)
     config.refuse("mlp_layer_types", fmt::format("one entry per layer ({}) is wanted", layers));
   std::vector<bool> sparse;
   for (int64_t layer = 0; layer < layers; ++layer) {
-    sparse.push_back(types.empty() ? layer >= first_dense : types[size_t(layer)] == "sparse");
+    sparse.push_back(types.empty() ? layer >= first : types[size_t(layer)] == "sparse");
     if (!types.empty() && !sparse.back() && types[size_t(layer)] != "dense")
       config.refuse("mlp_layer_types", "medley supports dense and sparse");
   }
   return sparse;
 }
-
-}  // namespace
 
 void add_deepseek_layers(ConfigReader& config, DecoderSpec& spec, const DeepseekRouting& routing,
                          const std::function<MixerSpec(const std::string& prefix)>& attention) {
@@ -61,7 +57,7 @@ void add_deepseek_layers(ConfigReader& config, DecoderSpec& spec, const Deepseek
   const Activation activation = read_activation(config);
   const MlpSpec mlp{.hidden = hidden, .intermediate = config.integer("intermediate_size"), .activation = activation};
   const int64_t inner = config.integer("moe_intermediate_size"), shared = config.integer("n_shared_experts", 0);
-  const std::vector<bool> sparse = read_sparse_layers(config, layers);
+  const std::vector<bool> sparse = read_sparse_from(config, layers, 0);
   config.require("moe_layer_freq", int64_t(1));
   config.ignore({"ep_size"});  // how its trainer spread the experts
   const auto block = [&](int64_t layer) {

@@ -18,6 +18,9 @@ struct DeepseekRouting {
 // fields default to is the family's.
 DeepseekRouting read_v3_routing(ConfigReader& config, const RoutingRule& defaults);
 
+// Which layers have experts: mlp_layer_types, else all from first_k_dense_replace on.
+std::vector<bool> read_sparse_from(ConfigReader& config, int64_t layers, int64_t default_first);
+
 // Blocks and multi-token-prediction modules. `attention` makes a layer's mixer from its prefix
 // "model.layers.N.self_attn."
 void add_deepseek_layers(ConfigReader& config, DecoderSpec& spec, const DeepseekRouting& routing,

@@ -22,6 +22,7 @@ DecoderSpec read_delta_net_stack(ConfigReader& config, const std::string& model_
   spec.norm = {.eps = float(config.number("rms_norm_eps", 1e-6)), .weight_offset = 1};
   config.require("attn_output_gate", true);
   config.require("mamba_ssm_dtype", "float32");
+  config.require("use_sliding_window", false);
   return spec;
 }
 
@@ -42,18 +43,32 @@ void add_delta_net_blocks(ConfigReader& config, DecoderSpec& spec, DeltaNetLayou
                                     .norm_eps = spec.norm.eps};
   if (delta_net.key_heads <= 0 || delta_net.heads % delta_net.key_heads != 0)
     config.refuse("linear_num_value_heads", "it must be a multiple of linear_num_key_heads");
+  const auto attention_at = [&](const std::string& at) {
+    GqaSpec attention = usual_attention(t, at + "self_attn.");
+    attention.qkv_bias = attention.o_bias = bias;
+    attention.qk_norm = spec.norm;
+    attention.gated = true;
+    return attention;
+  };
   for (int64_t layer = 0; layer < t.layers; ++layer) {
     const std::string at = layer_prefix(layer);
     MixerSpec mixer = delta_net.at(at + "linear_attn.");
-    if (attention_layers[size_t(layer)]) {
-      GqaSpec attention = usual_attention(t, at + "self_attn.");
-      attention.qkv_bias = attention.o_bias = bias;
-      attention.qk_norm = spec.norm;
-      attention.gated = true;
-      mixer = attention;
-    }
+    if (attention_layers[size_t(layer)]) mixer = attention_at(at);
     spec.blocks.push_back(usual_block(layer, std::move(mixer), feed_forward(layer, at + "mlp.")));
   }
+  // Published files have one module, whatever their config says; its block is an attention layer.
+  spec.info.mtp_layers = int(config.integer("mtp_num_hidden_layers", config.integer("num_nextn_predict_layers", 1)));
+  if (spec.info.mtp_layers < 0 || spec.info.mtp_layers > 1)
+    config.refuse("mtp_num_hidden_layers", "medley supports one module for multi-token prediction here");
+  config.require("mtp_use_dedicated_embeddings", false);
+  if (spec.info.mtp_layers == 0) return;
+  const std::string at = "mtp.layers.0.";
+  spec.mtp.push_back({.prefix = "mtp.",
+                      .block = usual_block(at, attention_at(at), feed_forward(0, at + "mlp.")),
+                      .embedding_norm = "pre_fc_norm_embedding.weight",
+                      .hidden_norm = "pre_fc_norm_hidden.weight",
+                      .projection = "fc.weight",
+                      .norm = "norm.weight"});
 }
 
 }  // namespace medley

@@ -33,6 +33,7 @@ std::unique_ptr<Model> make_granitemoehybrid(ConfigReader& config);
 std::unique_ptr<Model> make_kimi_linear(ConfigReader& config);
 std::unique_ptr<Model> make_minimax(ConfigReader& config);
 std::unique_ptr<Model> make_qwen3_next(ConfigReader& config);
+std::unique_ptr<Model> make_qwen3_5(ConfigReader& config);
 std::unique_ptr<Model> make_qwen3_5_text(ConfigReader& config);
 std::unique_ptr<Model> make_zamba2(ConfigReader& config);
 std::unique_ptr<Model> make_falcon_mamba(ConfigReader& config);

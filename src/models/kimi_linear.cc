@@ -1,7 +1,6 @@
 // Kimi Linear (Kimi Team 2025): Kimi delta attention with latent attention (without rope) every fourth layer, experts
 // as DeepSeek-V3's.
-#include <cmath>
-
+#include "models/deepseek.h"
 #include "models/families.h"
 #include "models/state_space_config.h"
 
@@ -42,24 +41,6 @@ Layers read_linear_attention(ConfigReader& config, const DecoderSpec& spec, int6
   return read;
 }
 
-MlaSpec read_mla(ConfigReader& config, int64_t hidden) {
-  MlaSpec mla;
-  mla.hidden = hidden;
-  mla.heads = config.integer("num_attention_heads");
-  mla.q_lora_rank = config.optional_integer("q_lora_rank");
-  mla.kv_lora_rank = config.integer("kv_lora_rank", 512);
-  mla.qk_nope_head_dim = config.integer("qk_nope_head_dim", 128);
-  mla.qk_rope_head_dim = config.integer("qk_rope_head_dim", 64);
-  mla.v_head_dim = config.integer("v_head_dim", 128);
-  mla.attention_bias = config.boolean("attention_bias", false);
-  mla.scale = float(1 / std::sqrt(double(mla.qk_nope_head_dim + mla.qk_rope_head_dim)));
-  mla.rope = -1;
-  config.require("num_key_value_heads", mla.heads);
-  config.require("mla_use_nope", true);
-  config.ignore({"head_dim", "qk_head_dim", "rope_theta", "rope_scaling"});  // nothing is rotated
-  return mla;
-}
-
 // A size under its new name or its old one.
 int64_t read_either(ConfigReader& config, const char* name, const char* other, int64_t fallback) {
   const int64_t value = config.integer(other, fallback);
@@ -93,20 +74,6 @@ MoeSpec read_moe(ConfigReader& config, int64_t hidden, Activation activation) {
   return moe;
 }
 
-std::vector<bool> read_sparse(ConfigReader& config, int64_t layers) {
-  const int64_t first = config.integer_or_zero("first_k_dense_replace", 1);
-  const std::vector<std::string> types = config.texts("mlp_layer_types");
-  if (!types.empty() && int64_t(types.size()) != layers)
-    config.refuse("mlp_layer_types", fmt::format("one entry per layer ({}) is wanted", layers));
-  std::vector<bool> sparse;
-  for (int64_t layer = 0; layer < layers; ++layer) {
-    sparse.push_back(types.empty() ? layer >= first : types[size_t(layer)] == "sparse");
-    if (!types.empty() && !sparse.back() && types[size_t(layer)] != "dense")
-      config.refuse("mlp_layer_types", "medley knows dense and sparse");
-  }
-  return sparse;
-}
-
 }  // namespace
 
 std::unique_ptr<Model> make_kimi_linear(ConfigReader& config) {
@@ -115,12 +82,15 @@ std::unique_ptr<Model> make_kimi_linear(ConfigReader& config) {
   spec.norm.eps = float(config.number("rms_norm_eps", 1e-5));
   const int64_t hidden = spec.info.hidden_size, layers = config.layers();
   const Layers mixers = read_linear_attention(config, spec, layers);
-  const MlaSpec mla = read_mla(config, hidden);
+  MlaSpec mla = read_mla(config, spec);
+  mla.rope = -1;
+  config.require("mla_use_nope", true);
+  config.ignore({"rope_theta", "rope_scaling"});  // nothing is rotated
   const Activation activation = read_activation(config);
   const MoeSpec moe = read_moe(config, hidden, activation);
   const MlpSpec mlp{
       .hidden = hidden, .intermediate = config.integer("intermediate_size", 9216), .activation = activation};
-  const std::vector<bool> sparse = read_sparse(config, layers);
+  const std::vector<bool> sparse = read_sparse_from(config, layers, 1);
   config.require("num_nextn_predict_layers", int64_t(0));
   for (int64_t layer = 0; layer < layers; ++layer) {
     const std::string at = layer_prefix(layer), mixer_at = at + "self_attn.", moe_at = at + "block_sparse_moe.";

@@ -38,22 +38,16 @@ std::unique_ptr<Model> make_minimax(ConfigReader& config) {
   DecoderSpec spec = read_stack(config, "minimax");
   const TransformerConfig t = read_transformer(config);
   spec.norm.eps = float(config.number("rms_norm_eps", 1e-5));
-  spec.ropes = {read_rope(config, t.head_dim, 1e6)};
+  // The published model rotates rotary_dim of each head. transformers' port does not read the field; its own files,
+  // without it, rotate the whole head.
+  const int64_t rotary = config.integer("rotary_dim", t.head_dim);
+  spec.ropes = {read_rope(config, t.head_dim, 1e6, double(rotary) / double(t.head_dim))};
   const int32_t window = read_window(config, "sliding_window", 0);
   const std::vector<bool> attention_layers = read_attention_layers(config, t.layers);
   const ResidualRule full = read_residual(config, "full_attn"), linear = read_residual(config, "linear_attn"),
                      mlp = read_residual(config, "mlp");
   const Activation activation = read_activation(config);
-  const MoeSpec moe{.hidden = t.hidden,
-                    .intermediate = config.integer("intermediate_size"),
-                    .rule = {.score = RouterScore::softmax,
-                             .experts = int32_t(config.integer("num_local_experts", 8)),
-                             .top_k = int32_t(config.integer("num_experts_per_tok", 2)),
-                             .renormalize = true},
-                    .activation = activation,
-                    .gate = "w1",
-                    .up = "w3",
-                    .down = "w2"};
+  const MoeSpec moe = read_mixtral_experts(config, t.hidden, activation);
   const int64_t table = config.integer("block_size", 256);
   if (table <= 0) config.refuse("block_size", "it must be above 0");
   for (int64_t layer = 0; layer < t.layers; ++layer) {

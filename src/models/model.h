@@ -21,11 +21,12 @@ struct ModelInfo {
   std::vector<std::pair<std::string, int>> layers;  // by kind: {"MLA attention", 61}, {"dense MLP", 3}, ...
   std::vector<int32_t> eos_ids;                     // config.json's; generation_config.json's come first
   std::string quantization;                         // quant_method of quantization_config; empty: none
-  int mtp_layers = 0;                               // num_nextn_predict_layers
+  int mtp_layers = 0;                               // modules for multi-token prediction, as the config has them
 };
 
 struct ModelOptions {
   int32_t tokens_per_block = 16;
+  bool mtp = false;  // load the multi-token-prediction modules too, so that draft() may be called
 };
 
 class Model {
@@ -37,11 +38,18 @@ class Model {
   virtual void load(LoadContext& context, const ModelOptions& options) = 0;
   // One per cache group, in the order of StepPlan::groups. After load().
   virtual const std::vector<KvCacheSpec>& cache_specs() const = 0;
-  // What the multi-token-prediction module would keep beside them.
+  // What the multi-token-prediction modules would keep beside them; with ModelOptions::mtp it is among them.
   virtual const std::vector<KvCacheSpec>& mtp_cache_specs() const = 0;
 
   // Fills hidden f32 [tokens, hidden_size]: after the final norm, before the head.
   virtual void forward(const Step& step, const TensorView& hidden, ExecContext& exec) = 0;
+  // Multi-token prediction, one module: fills hidden f32 [tokens, hidden_size] from `previous` f32 [tokens,
+  // hidden_size] (what forward() gave, or draft() with the module before) and from the tokens one further on:
+  // step.token_ids and step.positions are theirs, rows and places in the cache those of the step that gave `previous`.
+  // What logits() makes of it scores the token after those. A negative token id is a token that nobody knows yet; its
+  // row means nothing.
+  virtual void draft(const Step& step, const TensorView& previous, const TensorView& hidden, int module,
+                     ExecContext& exec) = 0;
   // logits f32 [n, vocab_size] of n hidden rows f32 [n, hidden_size].
   virtual void logits(const TensorView& hidden, const TensorView& logits, ExecContext& exec) = 0;
 };

@@ -77,7 +77,8 @@ std::unique_ptr<Model> make_nemotron_h(ConfigReader& config) {
   spec.embedding = "backbone.embeddings.weight";
   spec.final_norm = "backbone.norm_f.weight";
   spec.norm.eps = float(config.number("layer_norm_epsilon", config.number("rms_norm_eps", 1e-5)));
-  config.ignore({"rms_norm_eps"});
+  config.ignore({"rms_norm_eps", "norm_eps"});
+  config.ignore({"rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor"});  // nothing is rotated
   const std::vector<std::string> parts = read_parts(config);
   const TransformerConfig t{.hidden = spec.info.hidden_size,
                             .layers = int64_t(parts.size()),

@@ -7,6 +7,7 @@ namespace medley {
 
 std::unique_ptr<Model> make_qwen2(ConfigReader& config) {
   DecoderSpec spec = read_stack(config, "qwen2");
+  config.require("use_mrope", false);
   const TransformerConfig t = read_transformer(config);
   spec.norm.eps = float(config.number("rms_norm_eps", 1e-6));
   spec.ropes = {read_rope(config, t.head_dim)};

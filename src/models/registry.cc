@@ -1,5 +1,7 @@
 #include "models/registry.h"
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
@@ -43,11 +45,17 @@ constexpr Family families[] = {
     {"qwen2", make_qwen2},
     {"qwen2_moe", make_qwen2_moe},
     {"qwen3", make_qwen3},
+    {"qwen3_5", make_qwen3_5},
     {"qwen3_5_text", make_qwen3_5_text},
     {"qwen3_moe", make_qwen3_moe},
     {"qwen3_next", make_qwen3_next},
     {"zamba2", make_zamba2},
 };
+
+bool config_type_known(const std::string& type) {
+  return std::any_of(std::begin(families), std::end(families),
+                     [&](const Family& family) { return type == family.model_type; });
+}
 
 }  // namespace
 
@@ -74,6 +82,15 @@ std::unique_ptr<Model> make_model(const nlohmann::json& json, const std::string&
     config.finish();
     return model;
   }
+  // Published beside an image or sound encoder, whose tensors no family here has a use for.
+  if (const auto text = json.find("text_config"); text != json.end() && text->is_object())
+    fail(
+        "{}: model_type \"{}\" is a language model with encoders for more than text; medley runs language models "
+        "alone. "
+        "What is in text_config (model_type \"{}\") as config.json, with its tensors under that model's names, would "
+        "work{}",
+        origin, type, text->value("model_type", ""),
+        config_type_known(text->value("model_type", "")) ? "" : " if medley knew that model_type");
   fail("{}: model_type \"{}\" is not known; medley runs {}", origin, type, join(known_model_types(), ", "));
 }
 

@@ -147,6 +147,18 @@ TEST(Registry, PublishedSpellingsOfLayersMeanTheSame) {
   EXPECT_EQ(layers(lfm2), convolutions);
 }
 
+TEST(Registry, ModelsWithOtherEncodersSayWhatWouldWork) {
+  json wrapped = {{"model_type", "gemma3"}, {"text_config", read_config(golden("gemma3"))}};
+  expect_refused(wrapped, "model_type \"gemma3\"", "text_config (model_type \"gemma3_text\")");
+  wrapped = {{"model_type", "qwen3_5"}, {"text_config", read_config(golden("qwen3_5"))}};
+  EXPECT_EQ(make_model(wrapped, "config.json")->info().layers,
+            make_model(read_config(golden("qwen3_5")), "config.json")->info().layers);
+  wrapped["audio_config"] = json::object();
+  expect_refused(wrapped, "audio_config");
+  wrapped.erase("text_config");
+  expect_refused(wrapped, "text_config is absent");
+}
+
 TEST(Registry, GemmasRopesInBothSpellingsMeanTheSame) {
   json config = read_config(golden("gemma3"));
   config["rope_theta"] = 1e6;

@@ -115,13 +115,25 @@ std::vector<bool> read_sparse_layers(ConfigReader& config, int64_t layers, int64
   return sparse;
 }
 
+MoeSpec read_mixtral_experts(ConfigReader& config, int64_t hidden, Activation activation) {
+  return {.hidden = hidden,
+          .intermediate = config.integer("intermediate_size"),
+          .rule = {.score = RouterScore::softmax,
+                   .experts = int32_t(config.integer("num_local_experts", 8)),
+                   .top_k = int32_t(config.integer("num_experts_per_tok", 2)),
+                   .renormalize = true},
+          .activation = activation,
+          .gate = "w1",
+          .up = "w3",
+          .down = "w2"};
+}
+
 std::string layer_prefix(int64_t layer) {
   return fmt::format("model.layers.{}.", layer);
 }
 
-BlockSpec usual_block(int64_t layer, MixerSpec mixer, FeedForwardSpec feed_forward) {
-  const std::string at = layer_prefix(layer);
-  return {at + "input_layernorm.weight", std::move(mixer), at + "post_attention_layernorm.weight",
+BlockSpec usual_block(const std::string& prefix, MixerSpec mixer, FeedForwardSpec feed_forward) {
+  return {prefix + "input_layernorm.weight", std::move(mixer), prefix + "post_attention_layernorm.weight",
           std::move(feed_forward)};
 }
 

@@ -19,8 +19,11 @@ DecoderSpec read_stack(ConfigReader& config, const std::string& model_type);
 TransformerConfig read_transformer(ConfigReader& config);
 
 // "model.layers.N." with the usual norm names; mixer and feed-forward part are the family's.
-BlockSpec usual_block(int64_t layer, MixerSpec mixer, FeedForwardSpec feed_forward);
 std::string layer_prefix(int64_t layer);
+BlockSpec usual_block(const std::string& prefix, MixerSpec mixer, FeedForwardSpec feed_forward);
+inline BlockSpec usual_block(int64_t layer, MixerSpec mixer, FeedForwardSpec feed_forward) {
+  return usual_block(layer_prefix(layer), std::move(mixer), std::move(feed_forward));
+}
 
 // Attention of these sizes, without biases, norms or window.
 GqaSpec usual_attention(const TransformerConfig& t, const std::string& prefix);
@@ -38,6 +41,9 @@ std::vector<int32_t> read_layer_windows(ConfigReader& config, int64_t layers,
 
 // Qwen's layers with experts: every decoder_sparse_step-th that mlp_only_layers does not list.
 std::vector<bool> read_sparse_layers(ConfigReader& config, int64_t layers, int64_t experts);
+
+// Mixtral's experts, which MiniMax has too: softmax over all, the best num_experts_per_tok renormalised.
+MoeSpec read_mixtral_experts(ConfigReader& config, int64_t hidden, Activation activation);
 
 // hidden_act, as medley's activations; others are refused.
 Activation read_activation(ConfigReader& config, const std::string& field = "hidden_act");

@@ -92,10 +92,23 @@ void ModelRunner::build_logits_rows(const StepPlan& plan, StepLogits& wanted) {
     const bool any = all || row.sample || row.logits == LogitsWanted::last;
     const int32_t count = all ? row.new_tokens : any ? 1 : 0;
     const int32_t first = row.new_tokens - count;
-    wanted.rows.push_back({row.request, int64_t(logits_tokens_.size()), count, row.computed + first});
-    for (int32_t i = first; i < row.new_tokens; ++i) logits_tokens_.push_back(row.first_token + i);
+    wanted.rows.push_back({row.request, int64_t(logits_tokens_.size()), 0, row.computed + first});
+    for (int32_t i = row.first_token + first; i < row.first_token + row.new_tokens; ++i) {
+      if (token_ids_[size_t(i)] < 0) break;  // a draft's: unknown are the last ones
+      logits_tokens_.push_back(i);
+      ++wanted.rows.back().count;
+    }
   }
   step_.logits_tokens = view_of(logits_tokens_, {int64_t(logits_tokens_.size())});
+}
+
+void ModelRunner::compute_logits(const TensorView& hidden, StepLogits& result) {
+  const int64_t wanted = step_.logits_tokens.size(0);
+  result.logits = grown(logits_, wanted, model_.info().vocab_size);
+  if (wanted == 0) return;
+  const TensorView chosen = grown(chosen_, wanted, hidden.size(1));
+  gather_({.x = hidden, .rows = step_.logits_tokens, .y = chosen}, exec_);
+  model_.logits(chosen, result.logits, exec_);
 }
 
 StepLogits ModelRunner::run(const StepPlan& plan) {
@@ -103,14 +116,34 @@ StepLogits ModelRunner::run(const StepPlan& plan) {
   build_rows(plan);
   build_groups(plan);
   build_logits_rows(plan, result);
-  const int64_t width = model_.info().hidden_size, wanted = step_.logits_tokens.size(0);
-  const TensorView hidden = grown(hidden_, step_.num_tokens, width);
+  drafts_ = 0;
+  const TensorView hidden = grown(hidden_, step_.num_tokens, model_.info().hidden_size);
   model_.forward(step_, hidden, exec_);
-  result.logits = grown(logits_, wanted, model_.info().vocab_size);
-  if (wanted == 0) return result;
-  const TensorView chosen = grown(chosen_, wanted, width);
-  gather_({.x = hidden, .rows = step_.logits_tokens, .y = chosen}, exec_);
-  model_.logits(chosen, result.logits, exec_);
+  compute_logits(hidden, result);
+  return result;
+}
+
+// Every row's tokens one place on: the first leaves, the following one joins.
+void ModelRunner::shift_tokens(std::span<const int32_t> following) {
+  MEDLEY_CHECK(int64_t(following.size()) == step_.num_rows);
+  for (size_t r = 0; r < following.size(); ++r) {
+    const auto first = token_ids_.begin() + step_.rows[r].first_token;
+    std::shift_left(first, first + step_.rows[r].new_tokens, 1);
+    first[step_.rows[r].new_tokens - 1] = following[r];
+  }
+  for (int32_t& position : positions_) ++position;
+}
+
+StepLogits ModelRunner::draft(const StepPlan& plan, std::span<const int32_t> following) {
+  StepLogits result;
+  shift_tokens(following);
+  build_logits_rows(plan, result);
+  const int64_t tokens = step_.num_tokens, width = model_.info().hidden_size;
+  const TensorView previous(hidden_.data(), DType::f32, {tokens, width});
+  const TensorView hidden = grown(drafted_, tokens, width);
+  model_.draft(step_, previous, hidden, drafts_++, exec_);
+  std::swap(hidden_, drafted_);
+  compute_logits(hidden, result);
   return result;
 }
 

@@ -48,7 +48,13 @@ void WeightLoader::check_size(const std::string& name, const std::vector<int64_t
     fail("tensor {}: config.json makes the model more than {} tensors", name, most_tensors);
 }
 
-TensorView WeightLoader::take(const std::string& name, const std::vector<int64_t>& shape, const Slice& slice) {
+std::string WeightLoader::stored_name(const std::string& name) const {
+  const auto& [prefix, stored] = renamed_;
+  return !prefix.empty() && name.starts_with(prefix) ? stored + name.substr(prefix.size()) : name;
+}
+
+TensorView WeightLoader::take(const std::string& wanted, const std::vector<int64_t>& shape, const Slice& slice) {
+  const std::string name = stored_name(wanted);
   check_size(name, shape);
   TensorView whole(nullptr, DType::bf16, std::span<const int64_t>(shape));
   if (checkpoint_ != nullptr) {
@@ -63,7 +69,12 @@ TensorView WeightLoader::take(const std::string& name, const std::vector<int64_t
     if (!std::equal(found.begin(), found.end(), shape.begin(), shape.end()))
       fail("{}: tensor {} has shape {}, config.json makes it {}", entry->file->path(), name, describe_shape(found),
            describe_shape(shape));
-    whole = stored.view;
+    if (check_only_) {
+      whole.dtype = stored.view.dtype;
+      done_bytes_ += stored.view.bytes();
+    } else {
+      whole = stored.view;
+    }
     used_.insert(name);
   }
   MEDLEY_CHECK(slice.dim >= 0 && slice.dim < whole.rank);
@@ -74,7 +85,7 @@ TensorView WeightLoader::take(const std::string& name, const std::vector<int64_t
     fail("tensor {}: {} units cannot be spread over {} ranks; use fewer ranks", name, slice.units, shard_.world);
   const int64_t unit = count / std::max<int64_t>(slice.units, 1);
   const int64_t begin = slice.begin + mine.begin * unit;
-  taken_.push_back({name, shape, slice.dim, begin, mine.count * unit, active_, mtp_});
+  taken_.push_back({wanted, shape, slice.dim, begin, mine.count * unit, active_, mtp_});
   if (whole.data != nullptr) return whole.slice(slice.dim, begin, mine.count * unit);
   whole.shape[slice.dim] = mine.count * unit;  // planning: a shape without memory
   return whole;
@@ -105,17 +116,24 @@ std::vector<float> WeightLoader::take_floats(const std::string& name, const std:
 }
 
 bool WeightLoader::has(const std::string& name) const {
-  return checkpoint_ != nullptr && checkpoint_->find(name) != nullptr;
+  return checkpoint_ != nullptr && checkpoint_->find(stored_name(name)) != nullptr;
 }
 
 bool WeightLoader::has_prefix(const std::string& prefix) const {
   if (checkpoint_ == nullptr) return false;
-  const auto at = checkpoint_->tensors().lower_bound(prefix);
-  return at != checkpoint_->tensors().end() && at->first.starts_with(prefix);
+  const std::string stored = stored_name(prefix);
+  const auto at = checkpoint_->tensors().lower_bound(stored);
+  return at != checkpoint_->tensors().end() && at->first.starts_with(stored);
 }
 
 void WeightLoader::ignore(const std::string& name) {
-  if (has(name)) used_.insert(name);
+  if (has(name)) used_.insert(stored_name(name));
+}
+
+void WeightLoader::ignore_prefix(const std::string& prefix) {
+  if (checkpoint_ == nullptr) return;
+  auto at = checkpoint_->tensors().lower_bound(prefix);
+  for (; at != checkpoint_->tensors().end() && at->first.starts_with(prefix); ++at) used_.insert(at->first);
 }
 
 void WeightLoader::packed(const TensorView& view) {

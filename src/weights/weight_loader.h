@@ -62,7 +62,8 @@ class WeightLoader {
   // Over nothing: views have shapes, dtype bf16 and no memory.
   explicit WeightLoader(Shard shard) : shard_(shard) {}
 
-  bool planning() const { return checkpoint_ == nullptr; }
+  // Views have no memory: over nothing, or for a part that is only checked.
+  bool planning() const { return checkpoint_ == nullptr || check_only_; }
   Shard shard() const { return shard_; }
 
   // The rank's part of tensor `name`, which must have this shape and be f32, bf16 or f16. Throws Error naming the
@@ -75,8 +76,12 @@ class WeightLoader {
   bool has(const std::string& name) const;
   bool has_prefix(const std::string& prefix) const;
 
+  // The files have the tensors whose names begin with `prefix` under `stored` instead.
+  void rename(const std::string& prefix, const std::string& stored) { renamed_ = {prefix, stored}; }
+
   // A tensor whose content follows from others (rotary inv_freq, a tied lm_head): may be there, is not read.
   void ignore(const std::string& name);
+  void ignore_prefix(const std::string& prefix);  // all that begin so, as the files spell them: of another model
 
   // The memory of this view was packed elsewhere: its pages may go. Reports progress.
   void packed(const TensorView& view);
@@ -84,6 +89,9 @@ class WeightLoader {
   // Marks what is taken meanwhile, for the record.
   void set_active(double share) { active_ = share; }
   void set_mtp(bool mtp) { mtp_ = mtp; }
+  // What is taken meanwhile is checked and accounted for, but handed out as when planning: a part this run does not
+  // use.
+  void set_check_only(bool check_only) { check_only_ = check_only; }
 
   // Throws Error naming tensors of the checkpoint that nobody took.
   void finish() const;
@@ -92,14 +100,17 @@ class WeightLoader {
 
  private:
   void check_size(const std::string& name, const std::vector<int64_t>& shape) const;
+  std::string stored_name(const std::string& name) const;
 
   const Checkpoint* checkpoint_ = nullptr;
+  std::pair<std::string, std::string> renamed_;
   Shard shard_;
   Progress progress_;
   uint64_t done_bytes_ = 0;
   int64_t floats_ = 0;  // copied so far
   double active_ = 1;
   bool mtp_ = false;
+  bool check_only_ = false;
   std::set<std::string> used_;
   std::vector<TakenWeight> taken_;
 };

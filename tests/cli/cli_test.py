@@ -354,6 +354,17 @@ class InspectTest(Case):
                                               "active": number(total if active == "the same" else active),
                                               "active_without_input_embedding": number(without)})
 
+    def test_cache_bytes_are_the_products_of_configs_readme(self):
+        rows = re.findall(r"(?m)^\| ([\w.-]+) \| ([\d x+()]+) = ([\d,]+) \| ([\d x+()]+) = ([\d,]+) \|$",
+                          (SOURCE / "configs/README.md").read_text())
+        self.assertEqual({row[0] for row in rows}, {path.stem for path in (SOURCE / "configs").glob("*.json")})
+        for name, token, token_bytes, request, request_bytes in rows:
+            with self.subTest(name):
+                cache = self.inspect(SOURCE / f"configs/{name}.json")["cache"]
+                for product, said, key in ((token, token_bytes, "bytes_per_token"), (request, request_bytes, "bytes_per_request")):
+                    self.assertEqual(eval(product.replace("x", "*")), cache[key])
+                    self.assertEqual(int(said.replace(",", "")), cache[key])
+
     def test_parameters_are_those_of_the_files(self):
         for model in (JAMBA, DEEPSEEK, SOURCE / "tests/golden/deepseek_v3_mtp", SOURCE / "tests/golden/mamba2"):
             raw = (pathlib.Path(model) / "model.safetensors").read_bytes()
@@ -405,6 +416,23 @@ class LogitsTest(Case):
             said = float(re.search(r"max error (\S+)", line)[1])
             self.assertAlmostEqual(said / error, 1, delta=0.01)
 
+    def test_mtp_logits_are_the_recorded_ones(self):
+        model = SOURCE / "tests/golden/glm4_moe_mtp"
+        expected = read_safetensors(model / "expected.safetensors")
+        ids = ",".join(map(str, expected["input_ids.0"][1]))
+        for chunk in ("0", "5"):
+            out = self.folder / "mtp.safetensors"
+            self.good("logits", model, "--ids", ids, "--mtp", "--chunk", chunk, "--out", out)
+            got = read_safetensors(out)
+            for name in ("logits", "mtp_logits"):
+                shape, values = got[name]
+                recorded = expected[name + ".0"]
+                self.assertEqual(shape, recorded[0])
+                self.assertLess(max(abs(a - b) for a, b in zip(values, recorded[1])), 1e-3)
+        self.good("logits", model, "--ids", "5", "--mtp", "--out", out)
+        self.assertEqual(read_safetensors(out)["mtp_logits"][0][0], 0)
+        self.bad(1, "logits", LLAMA, "--ids", "5", "--mtp", "--out", out, says="has no module for multi-token prediction")
+
     def test_reproducible_chunks_change_no_bit(self):
         for model in (JAMBA, DEEPSEEK):
             ids = range(5, 50)
@@ -419,13 +447,13 @@ class VerifyTest(Case):
             out = self.good("verify", model, "--chunk", "5")
             self.assertRegex(out, r"(?m)^PASS 0: \d+ tokens, max error \d\.\d+e-\d+ of the deviation "
                                   r"\(aim 1e-04, bar 1e-03\), greedy \d+/20")
-        self.assertIn("note: not compared: mtp_logits.0", out)
+        self.assertRegex(out, r"(?m)^PASS 0 mtp: 36 tokens, max error \d\.\d+e-\d+ of the deviation")
         self.assertRegex(self.good("verify", LLAMA, "--dtype", "bf16"), r"^PASS 0: .* rms error")
 
-    def copy(self, change):
+    def copy(self, change, model=LLAMA):
         for name in ("config.json", "model.safetensors"):
-            shutil.copy(pathlib.Path(LLAMA) / name, self.folder)
-        raw = bytearray((pathlib.Path(LLAMA) / "expected.safetensors").read_bytes())
+            shutil.copy(pathlib.Path(model) / name, self.folder)
+        raw = bytearray((pathlib.Path(model) / "expected.safetensors").read_bytes())
         length = struct.unpack("<Q", raw[:8])[0]
         header = json.loads(raw[8:8 + length])
         header.pop("__metadata__", None)
@@ -444,6 +472,14 @@ class VerifyTest(Case):
         out = self.fails()
         self.assertRegex(out, r"(?m)^PASS 0: ")
         self.assertRegex(out, r"(?m)^FAIL 1: ")
+
+    def test_fails_for_a_wrong_mtp_logit(self):
+        def change(raw, at):
+            struct.pack_into("<f", raw, at["mtp_logits.2"] + 40, 9.0)
+        self.copy(change, SOURCE / "tests/golden/deepseek_v3_mtp")
+        out = self.fails()
+        self.assertRegex(out, r"(?m)^PASS 2: ")
+        self.assertRegex(out, r"(?m)^FAIL 2 mtp: ")
 
     def test_fails_for_a_logit_that_is_no_number(self):
         def change(raw, at):

@@ -14,6 +14,7 @@ namespace {
 struct Trace {
   std::vector<std::vector<int32_t>> tokens;                   // by request
   std::vector<std::map<int64_t, std::vector<float>>> logits;  // by request: position -> logits
+  std::vector<std::map<int64_t, std::vector<float>>> drafts;  // the same, of multi-token prediction
 };
 
 struct Load {
@@ -27,6 +28,7 @@ struct Load {
 
 std::unique_ptr<EngineCore> load(const std::filesystem::path& folder, const Load& how) {
   EngineOptions options;
+  options.mtp = records_mtp(folder);
   options.dtype = how.dtype;
   options.threads = how.threads;
   options.memory = how.memory;
@@ -57,19 +59,23 @@ Trace run(EngineCore& engine, const std::vector<Request>& requests, size_t per_s
   Trace result;
   result.tokens.resize(requests.size());
   result.logits.resize(requests.size());
-  StepObserver observer;
-  observer.on_logits = [&](const StepPlan&, const StepLogits& step) {
-    for (const RowLogits& row : step.rows)
-      for (int64_t i = 0; i < row.count; ++i) {
-        const float* logits = step.logits.row<float>(row.first + i);
-        std::vector<float> values(logits, logits + step.logits.size(1));
-        auto& seen = result.logits[row.request - 1];
-        const auto [at, fresh] = seen.emplace(row.position + i, values);
-        if (!fresh) {
-          EXPECT_EQ(std::memcmp(at->second.data(), values.data(), values.size() * 4), 0) << "computed again";
+  result.drafts.resize(requests.size());
+  const auto keep_in = [](std::vector<std::map<int64_t, std::vector<float>>>& all) {
+    return [&all](const StepPlan&, const StepLogits& step) {
+      for (const RowLogits& row : step.rows)
+        for (int64_t i = 0; i < row.count; ++i) {
+          const float* logits = step.logits.row<float>(row.first + i);
+          std::vector<float> values(logits, logits + step.logits.size(1));
+          const auto [at, fresh] = all[row.request - 1].emplace(row.position + i, values);
+          if (!fresh) {
+            EXPECT_EQ(std::memcmp(at->second.data(), values.data(), values.size() * 4), 0) << "computed again";
+          }
         }
-      }
+    };
   };
+  StepObserver observer;
+  observer.on_logits = keep_in(result.logits);
+  observer.on_draft_logits = keep_in(result.drafts);
   observer.on_finish = [&](const Request& request, const std::string& error) {
     EXPECT_EQ(error, "");
     result.tokens[request.id - 1] = request.outputs;
@@ -92,18 +98,20 @@ Trace run_alone(EngineCore& engine, const std::vector<Request>& requests) {
     Trace one = run(engine, {request}, 1);
     result.tokens.push_back(std::move(one.tokens[0]));
     result.logits.push_back(std::move(one.logits[0]));
+    result.drafts.push_back(std::move(one.drafts[0]));
   }
   return result;
 }
 
 void expect_same_bits(const Trace& got, const Trace& expected, const std::string& where) {
   ASSERT_EQ(got.tokens, expected.tokens) << where;
-  for (size_t r = 0; r < expected.logits.size(); ++r) {
-    ASSERT_EQ(got.logits[r].size(), expected.logits[r].size()) << where << ", request " << r;
-    for (const auto& [position, logits] : expected.logits[r])
-      ASSERT_EQ(std::memcmp(got.logits[r].at(position).data(), logits.data(), logits.size() * 4), 0)
-          << where << ", request " << r << ", position " << position;
-  }
+  for (const auto member : {&Trace::logits, &Trace::drafts})
+    for (size_t r = 0; r < (expected.*member).size(); ++r) {
+      ASSERT_EQ((got.*member)[r].size(), (expected.*member)[r].size()) << where << ", request " << r;
+      for (const auto& [position, logits] : (expected.*member)[r])
+        ASSERT_EQ(std::memcmp((got.*member)[r].at(position).data(), logits.data(), logits.size() * 4), 0)
+            << where << ", request " << r << ", position " << position;
+    }
 }
 
 class BatchTest : public testing::TestWithParam<std::filesystem::path> {};
@@ -132,7 +140,7 @@ TEST_P(BatchTest, ReproducibleInAnyChunkingAndAfterPreemptions) {
     const auto tight = load(GetParam(), {.threads = 2,
                                          .reproducible = true,
                                          .max_batched_tokens = 16,
-                                         .memory = memory_for(GetParam(), dtype, 3, 64),
+                                         .memory = memory_for(GetParam(), dtype, 3, 64, records_mtp(GetParam())),
                                          .dtype = dtype});
     expect_same_bits(run(*tight, requests, 8), expected, fmt::format("{}, tight", dtype));
   }

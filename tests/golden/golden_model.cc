@@ -39,14 +39,15 @@ std::string folder_name(const testing::TestParamInfo<std::filesystem::path>& fol
   return name;
 }
 
-size_t memory_for(const std::filesystem::path& folder, const std::string& dtype, int64_t requests, int64_t tokens) {
+size_t memory_for(const std::filesystem::path& folder, const std::string& dtype, int64_t requests, int64_t tokens,
+                  bool mtp) {
   const auto model = make_model(read_config(folder), folder.string());
   WeightLoader weights(Shard{});
   KernelSelector kernels(Device::cpu);
   const auto comm = make_self_comm();
   ThreadPool threads(1);
   LoadContext context{weights, kernels, *comm, threads, dtype == "bf16" ? DType::bf16 : DType::f32};
-  model->load(context, {});
+  model->load(context, {.mtp = mtp});
   int64_t bytes = 0;
   for (const KvCacheSpec& spec : model->cache_specs()) {
     const int64_t block = std::max(spec.tokens_per_block, 1);
@@ -58,17 +59,27 @@ size_t memory_for(const std::filesystem::path& folder, const std::string& dtype,
 std::vector<GoldenCase> read_golden(const std::filesystem::path& folder) {
   const SafetensorsFile file(folder / "expected.safetensors");
   std::vector<GoldenCase> cases;
-  for (int k = 0; file.tensors().contains(fmt::format("input_ids.{}", k)); ++k)
+  for (int k = 0; file.tensors().contains(fmt::format("input_ids.{}", k)); ++k) {
     cases.push_back({values<int32_t, int64_t>(file, fmt::format("input_ids.{}", k)),
                      values<float, float>(file, fmt::format("logits.{}", k)),
                      values<int32_t, int64_t>(file, fmt::format("greedy.{}", k)),
-                     values<float, float>(file, fmt::format("greedy_gap.{}", k))});
+                     values<float, float>(file, fmt::format("greedy_gap.{}", k)),
+                     {}});
+    const std::string mtp = fmt::format("mtp_logits.{}", k);
+    if (file.tensors().contains(mtp)) cases.back().mtp_logits = values<float, float>(file, mtp);
+  }
   return cases;
 }
 
-std::vector<float> run_logits(EngineCore& engine, const std::vector<int32_t>& prompt) {
+bool records_mtp(const std::filesystem::path& folder) {
+  const std::vector<GoldenCase> cases = read_golden(folder);
+  return std::any_of(cases.begin(), cases.end(), [](const GoldenCase& one) { return !one.mtp_logits.empty(); });
+}
+
+PromptLogits run_prompt(EngineCore& engine, const std::vector<int32_t>& prompt) {
   const auto vocab = size_t(engine.info().vocab_size);
-  std::vector<float> all(prompt.size() * vocab, NAN);
+  PromptLogits all{std::vector<float>(prompt.size() * vocab, NAN), {}};
+  if (engine.mtp()) all.mtp.assign((prompt.size() - 1) * vocab, NAN);
   Request request;
   request.id = 1;
   request.prompt = prompt;
@@ -76,12 +87,19 @@ std::vector<float> run_logits(EngineCore& engine, const std::vector<int32_t>& pr
   request.logits = LogitsWanted::all;
   const auto refused = engine.add(std::move(request));
   if (refused) fail("{}", *refused);
-  StepObserver observer;
-  observer.on_logits = [&](const StepPlan&, const StepLogits& step) {
-    for (const RowLogits& row : step.rows)
-      std::copy_n(step.logits.row<float>(row.first), row.count * int64_t(vocab),
-                  all.begin() + row.position * int64_t(vocab));
+  const auto keep_in = [&](std::vector<float>& values) {
+    return [&values, vocab](const StepPlan&, const StepLogits& step) {
+      for (const RowLogits& row : step.rows) {
+        ASSERT_LE(size_t(row.position + row.count) * vocab, values.size());
+        if (row.count > 0)
+          std::copy_n(step.logits.row<float>(row.first), size_t(row.count) * vocab,
+                      values.begin() + row.position * int64_t(vocab));
+      }
+    };
   };
+  StepObserver observer;
+  observer.on_logits = keep_in(all.main);
+  observer.on_draft_logits = keep_in(all.mtp);
   observer.on_finish = [](const Request&, const std::string& error) {
     if (!error.empty()) fail("{}", error);
   };

@@ -16,6 +16,7 @@ struct GoldenCase {
   std::vector<float> logits;  // [T, vocab]
   std::vector<int32_t> greedy;
   std::vector<float> greedy_gap;  // between the two best logits of each greedy step
+  std::vector<float> mtp_logits;  // [T - 1, vocab]; empty: not recorded
 };
 
 // Folders with an expected.safetensors: of tests/golden and models/, or of $MEDLEY_GOLDEN (a folder of such folders,
@@ -24,14 +25,23 @@ std::vector<std::filesystem::path> golden_folders();
 std::string folder_name(const testing::TestParamInfo<std::filesystem::path>& folder);  // as a test's name
 std::vector<GoldenCase> read_golden(const std::filesystem::path& folder);
 
-// Logits of every position, `chunk` tokens a step (0: whole).
-std::vector<float> run_logits(EngineCore& engine, const std::vector<int32_t>& prompt);
+bool records_mtp(const std::filesystem::path& folder);
+
+// Logits of every position [T, vocab]; with EngineOptions::mtp the module's too [T - 1, vocab].
+struct PromptLogits {
+  std::vector<float> main, mtp;
+};
+PromptLogits run_prompt(EngineCore& engine, const std::vector<int32_t>& prompt);
+inline std::vector<float> run_logits(EngineCore& engine, const std::vector<int32_t>& prompt) {
+  return run_prompt(engine, prompt).main;
+}
 // Runs the requests together to their ends; outputs in order of id (1, 2, ...).
 std::vector<std::vector<int32_t>> run_requests(EngineCore& engine, std::vector<Request> requests);
 Request greedy_request(RequestId id, const std::vector<int32_t>& prompt, int32_t tokens);
 
 // Bytes of a cache that holds about `requests` requests of `tokens` tokens of the model in `folder`.
-size_t memory_for(const std::filesystem::path& folder, const std::string& dtype, int64_t requests, int64_t tokens);
+size_t memory_for(const std::filesystem::path& folder, const std::string& dtype, int64_t requests, int64_t tokens,
+                  bool mtp = false);
 
 struct Comparison {
   double max_error = 0;  // of the logits
