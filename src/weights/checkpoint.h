@@ -1,11 +1,14 @@
-// A checkpoint's tensors by name, from model.safetensors or from the shards that model.safetensors.index.json lists.
+// A checkpoint's tensors by name, from model.safetensors, from the shards that model.safetensors.index.json lists, or
+// from GGUF files.
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "weights/gguf.h"
 #include "weights/safetensors.h"
 
 namespace medley {
@@ -16,9 +19,13 @@ class Checkpoint {
   // there, a shard is missing, or index and shards disagree about where a tensor is.
   explicit Checkpoint(const std::filesystem::path& folder);
 
+  // The tensors of GGUF files under the names that `rename` gives them; an empty name leaves a tensor out. Throws Error
+  // when two get the same name.
+  Checkpoint(std::vector<GgufFile> files, const std::function<std::string(const std::string&)>& rename);
+
   struct Entry {
     const StoredTensor* tensor;
-    const SafetensorsFile* file;
+    const MappedFile* file;
   };
   const std::map<std::string, Entry>& tensors() const { return tensors_; }
   const Entry* find(const std::string& name) const;
@@ -28,10 +35,12 @@ class Checkpoint {
   std::string describe() const;  // "FOLDER (3 files)"
 
  private:
+  void add(const std::string& name, const StoredTensor& tensor, const MappedFile& file);
   void add(const SafetensorsFile& file);
 
   std::filesystem::path folder_;
   std::vector<SafetensorsFile> files_;
+  std::vector<GgufFile> gguf_files_;
   std::map<std::string, Entry> tensors_;
   uint64_t total_bytes_ = 0;
 };

@@ -29,6 +29,14 @@ HeadRange heads_of(Shard shard, int64_t heads, int64_t groups, const std::string
   return {{group * share + mine.begin, mine.count}, {group, 1}};
 }
 
+namespace {
+
+bool is_weight(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16 || is_block(dtype);
+}
+
+}  // namespace
+
 WeightLoader::WeightLoader(const Checkpoint& checkpoint, Shard shard, Progress progress)
     : checkpoint_(&checkpoint), shard_(shard), progress_(std::move(progress)) {
   MEDLEY_CHECK(shard.world > 0 && shard.rank >= 0 && shard.rank < shard.world);
@@ -40,10 +48,12 @@ TensorView WeightLoader::take(const std::string& name, const std::vector<int64_t
     const Checkpoint::Entry* entry = checkpoint_->find(name);
     if (entry == nullptr) fail("{}: tensor {} {} is missing", checkpoint_->describe(), name, describe_shape(shape));
     const StoredTensor& stored = *entry->tensor;
-    if (!stored.readable ||
-        (stored.view.dtype != DType::f32 && stored.view.dtype != DType::bf16 && stored.view.dtype != DType::f16))
-      fail("{}: tensor {} is {}; medley reads F32, BF16 and F16 here. Convert the checkpoint to BF16.",
-           entry->file->path(), name, stored.dtype_name);
+    if (!stored.readable || !is_weight(stored.view.dtype))
+      fail(
+          "{}: tensor {} is {}; medley reads F32, BF16, F16 and the block types of GGUF files from Q4_0 to Q6_K, IQ4 "
+          "and "
+          "MXFP4. Convert the checkpoint to one of them.",
+          entry->file->path(), name, stored.dtype_name);
     const std::span<const int64_t> found(stored.view.shape.data(), size_t(stored.view.rank));
     if (!std::equal(found.begin(), found.end(), shape.begin(), shape.end()))
       fail("{}: tensor {} has shape {}, config.json makes it {}", entry->file->path(), name, describe_shape(found),
@@ -60,6 +70,12 @@ TensorView WeightLoader::take(const std::string& name, const std::vector<int64_t
   const int64_t unit = count / std::max<int64_t>(slice.units, 1);
   const int64_t begin = slice.begin + mine.begin * unit;
   taken_.push_back({name, shape, slice.dim, begin, mine.count * unit, active_, mtp_});
+  const int64_t block = block_elements(whole.dtype);
+  if (slice.dim == whole.rank - 1 && (begin % block != 0 || mine.count * unit % block != 0))
+    fail(
+        "tensor {}: columns {} to {} are this rank's part, which cuts blocks of {} ({}). Use a number of ranks that "
+        "divides {} blocks, or a file of a type with smaller blocks (Q8_0: 32).",
+        name, begin, begin + mine.count * unit, block, name_of(whole.dtype), shape.back() / block);
   if (whole.data != nullptr) return whole.slice(slice.dim, begin, mine.count * unit);
   whole.shape[slice.dim] = mine.count * unit;  // planning: a shape without memory
   return whole;
