@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "kernels/block_format.h"
 
 namespace medley {
 
@@ -86,17 +87,7 @@ std::vector<float> WeightLoader::take_floats(const std::string& name, const std:
   const TensorView view = take(name, shape, slice);
   std::vector<float> values(size_t(view.elements()), 0.0f);
   if (planning()) return values;
-  std::array<int64_t, max_rank> index{};
-  for (float& value : values) {
-    int64_t offset = 0;
-    for (int d = 0; d < view.rank; ++d) offset += index[size_t(d)] * view.strides[d];
-    switch (view.dtype) {
-      case DType::f32: value = view.as<float>()[offset]; break;
-      case DType::bf16: value = float(view.as<bf16>()[offset]); break;
-      default: value = float(view.as<f16>()[offset]); break;
-    }
-    for (int d = view.rank - 1; d >= 0 && ++index[size_t(d)] == view.shape[d]; --d) index[size_t(d)] = 0;
-  }
+  dequantize(view, values.data());
   packed(view);
   return values;
 }
