@@ -3,10 +3,11 @@
 #include <iostream>
 #include <iterator>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "tokenizer/tokenizer.h"
+#include "models/model_source.h"
 
 namespace medley::cli {
 namespace {
@@ -18,7 +19,10 @@ struct TokenizeOptions {
 };
 
 int tokenize(const TokenizeOptions& options) {
-  const Tokenizer tokenizer = Tokenizer::load(options.model);
+  const std::unique_ptr<ModelSource> model = open_model(options.model);
+  const std::optional<Tokenizer> found = model->tokenizer();
+  if (!found) fail("{} has no {}; it is needed to turn text into tokens", model->name(), model->tokenizer_place());
+  const Tokenizer& tokenizer = *found;
   const std::string text =
       options.text == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : options.text;
   const std::vector<int32_t> ids = tokenizer.encode(text, !options.no_special);

@@ -53,10 +53,11 @@ bool report(const ExpectedCase& expected, const LogitError& error, const Bars& b
 }
 
 int verify(VerifyOptions options) {
-  const std::filesystem::path folder = options.folder;
+  const std::filesystem::path model = options.folder;
+  const std::filesystem::path folder = std::filesystem::is_directory(model) ? model : model.parent_path();
   Terminal terminal(options.quiet);
   options.engine.progress = terminal.progress();
-  const std::unique_ptr<EngineCore> core = EngineCore::load(folder, options.engine, options.chunk);
+  const std::unique_ptr<EngineCore> core = EngineCore::load(model, options.engine, options.chunk);
   terminal.clear_progress();
   const Expected expected = read_expected(folder / "expected.safetensors");
   if (expected.vocab != core->info().vocab_size)
@@ -97,7 +98,7 @@ void add_verify(CLI::App& app, Action& action) {
       app.add_subcommand("verify", "Compare logits and greedy tokens with those recorded beside a model");
   auto options = std::make_shared<VerifyOptions>();
   options->engine.dtype = "f32";
-  command->add_option("DIR", options->folder, "Folder of the checkpoint and its expected.safetensors")
+  command->add_option("DIR", options->folder, "Folder of the checkpoint (or a GGUF file) and its expected.safetensors")
       ->required()
       ->type_name("");
   add_chunk_option(*command, options->chunk);

@@ -46,6 +46,7 @@ std::vector<LinearPart> GatedDeltaNet::input_parts(const HeadRange& mine) const 
 GatedDeltaNet::GatedDeltaNet(LoadContext& context, const GatedDeltaNetSpec& spec, CacheLayout& cache)
     : spec_(spec), dtype_(context.dtype) {
   const std::string& at = spec.prefix;
+  if (context.weights.has(at + "in_proj_qkv.weight")) spec_.layout = DeltaNetLayout::separate;  // as GGUF files have it
   const HeadRange mine = heads_of(context.shard(), spec.heads, spec.key_heads, at + "linear attention");
   heads_ = mine.heads.count;
   key_heads_ = mine.groups.count;

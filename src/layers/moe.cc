@@ -32,6 +32,12 @@ struct Moe::ExpertViews {
 };
 
 Moe::Moe(LoadContext& context, const MoeSpec& spec) : spec_(spec), dtype_(context.dtype), comm_(&context.comm) {
+  // As GGUF files have the experts of families that put gate and up into one tensor.
+  const bool one_tensor = spec.storage == ExpertStorage::stacked || spec.storage == ExpertStorage::interleaved;
+  if (one_tensor && context.weights.has(spec.prefix + "experts.up_proj.weight")) {
+    spec_.storage = ExpertStorage::separate;
+    spec_.gate = "experts.gate_proj", spec_.up = "experts.up_proj", spec_.down = "experts.down_proj";
+  }
   const RoutingRule& rule = spec.rule;
   if (rule.top_k <= 0 || rule.top_k > rule.experts)
     fail("{}num_experts_per_tok is {}, of {} experts", spec.prefix, rule.top_k, rule.experts);

@@ -52,6 +52,19 @@ BpeModel::BpeModel(JsonFields& fields, bool allow_byte_words) {
     if (!unk_) fields.refuse("unk_token", fmt::format("is \"{}\", which is not in the vocabulary", unk));
   }
   byte_fallback_ = fields.flag("byte_fallback", false);
+  prepare(allow_byte_words);
+}
+
+BpeModel::BpeModel(BpeTables tables, bool allow_byte_words)
+    : merges_(std::move(tables.merges)),
+      ignore_merges_(tables.ignore_merges),
+      unk_(tables.unk),
+      byte_fallback_(tables.byte_fallback) {
+  vocabulary_ = std::move(tables.vocabulary);
+  prepare(allow_byte_words);
+}
+
+void BpeModel::prepare(bool allow_byte_words) {
   for (size_t byte = 0; byte < 256; ++byte)
     fallback_[byte] = vocabulary_.find(fmt::format("<0x{:02X}>", byte)).value_or(-1);
   if (allow_byte_words) take_bytes();

@@ -12,15 +12,25 @@ namespace medley {
 
 class JsonFields;
 
+// A model as it comes from elsewhere than tokenizer.json.
+struct BpeTables {
+  Vocabulary vocabulary;
+  MergeTable merges{0};
+  bool ignore_merges = false, byte_fallback = false;
+  std::optional<int32_t> unk;
+};
+
 class BpeModel final : public TokenModel {
  public:
   BpeModel(JsonFields& fields, bool allow_byte_words);
+  BpeModel(BpeTables tables, bool allow_byte_words);
   void encode(std::string_view word, ModelScratch& scratch, std::vector<int32_t>& out) const override;
   bool byte_words() const { return byte_words_; }
 
  private:
   void read_vocabulary(const nlohmann::json& vocab, const std::string& where);
   void read_merges(const nlohmann::json& merges, const std::string& where);
+  void prepare(bool allow_byte_words);
   void take_bytes();
   void find_safe_cuts();
 

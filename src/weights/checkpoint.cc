@@ -66,10 +66,25 @@ Checkpoint::Checkpoint(std::vector<GgufFile> files, const std::function<std::str
       if (const std::string renamed = rename(name); !renamed.empty()) add(renamed, tensor, file.file());
 }
 
-void Checkpoint::add(const std::string& name, const StoredTensor& tensor, const MappedFile& file) {
-  const auto [at, fresh] = tensors_.emplace(name, Entry{&tensor, &file});
+void Checkpoint::add(const std::string& name, Entry entry) {
+  const uint64_t bytes = entry.tensor.bytes.size();
+  const MappedFile& file = *entry.file;
+  const auto [at, fresh] = tensors_.emplace(name, std::move(entry));
   if (!fresh) fail("{}: tensor {} is also in {}", file.path(), name, at->second.file->path());
-  total_bytes_ += tensor.bytes.size();
+  total_bytes_ += bytes;
+}
+
+void Checkpoint::add(const std::string& name, const StoredTensor& tensor, const MappedFile& file) {
+  add(name, Entry{tensor, &file, {}});
+}
+
+void Checkpoint::add(const std::string& name, ConvertedTensor tensor, const MappedFile& file) {
+  StoredTensor stored;
+  stored.dtype_name = name_of(tensor.dtype);
+  stored.readable = true;
+  stored.view = TensorView(nullptr, tensor.dtype, std::span<const int64_t>(tensor.shape));
+  stored.bytes = {static_cast<const std::byte*>(nullptr), stored.view.bytes()};
+  add(name, Entry{std::move(stored), &file, std::move(tensor)});
 }
 
 void Checkpoint::add(const SafetensorsFile& file) {

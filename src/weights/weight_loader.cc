@@ -43,23 +43,34 @@ WeightLoader::WeightLoader(const Checkpoint& checkpoint, Shard shard, Progress p
   MEDLEY_CHECK(shard.world > 0 && shard.rank >= 0 && shard.rank < shard.world);
 }
 
+TensorView WeightLoader::whole(const std::string& name, const Checkpoint::Entry& entry) {
+  TensorView view = entry.tensor.view;
+  if (!entry.converted.fill) return view;
+  Made& made = made_[name];
+  if (made.takers++ == 0) {
+    made.buffer = Buffer(view.bytes());
+    entry.converted.fill(made.buffer.data());
+  }
+  view.data = made.buffer.data();
+  return view;
+}
+
 TensorView WeightLoader::take(const std::string& name, const std::vector<int64_t>& shape, const Slice& slice) {
   TensorView whole(nullptr, DType::bf16, std::span<const int64_t>(shape));
   if (checkpoint_ != nullptr) {
     const Checkpoint::Entry* entry = checkpoint_->find(name);
     if (entry == nullptr) fail("{}: tensor {} {} is missing", checkpoint_->describe(), name, describe_shape(shape));
-    const StoredTensor& stored = *entry->tensor;
+    const StoredTensor& stored = entry->tensor;
     if (!stored.readable || !is_weight(stored.view.dtype))
       fail(
           "{}: tensor {} is {}; medley reads F32, BF16, F16 and the block types of GGUF files from Q4_0 to Q6_K, IQ4 "
-          "and "
-          "MXFP4. Convert the checkpoint to one of them.",
+          "and MXFP4. Convert the checkpoint to one of them.",
           entry->file->path(), name, stored.dtype_name);
     const std::span<const int64_t> found(stored.view.shape.data(), size_t(stored.view.rank));
     if (!std::equal(found.begin(), found.end(), shape.begin(), shape.end()))
       fail("{}: tensor {} has shape {}, config.json makes it {}", entry->file->path(), name, describe_shape(found),
            describe_shape(shape));
-    whole = stored.view;
+    whole = this->whole(name, *entry);
     used_.insert(name);
   }
   MEDLEY_CHECK(slice.dim >= 0 && slice.dim < whole.rank);
@@ -110,14 +121,20 @@ void WeightLoader::packed(const TensorView& view) {
   if (checkpoint_ == nullptr) return;
   done_bytes_ += view.bytes();
   if (view.contiguous()) checkpoint_->release({static_cast<const std::byte*>(view.data), view.bytes()});
+  // A converted tensor goes when its only taker has packed all of it; others stay until finish().
+  std::erase_if(made_, [&](const auto& named) {
+    const Made& made = named.second;
+    return made.takers == 1 && made.buffer.data() == view.data && made.buffer.bytes() == view.bytes();
+  });
   if (progress_) progress_(done_bytes_, checkpoint_->total_bytes());
 }
 
-void WeightLoader::finish() const {
+void WeightLoader::finish() {
+  made_.clear();
   if (checkpoint_ == nullptr) return;
   std::vector<std::string> unused;
   for (const auto& [name, entry] : checkpoint_->tensors())
-    if (!used_.contains(name)) unused.push_back(fmt::format("{} {}", name, entry.tensor->view.describe()));
+    if (!used_.contains(name)) unused.push_back(fmt::format("{} {}", name, entry.tensor.view.describe()));
   if (unused.empty()) return;
   const size_t total = unused.size();
   unused.resize(std::min<size_t>(total, 8));

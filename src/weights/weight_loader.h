@@ -57,7 +57,7 @@ class WeightLoader {
  public:
   using Progress = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;
 
-  // Over a checkpoint; `checkpoint` outlives the views handed out.
+  // Over a checkpoint; the views handed out are valid until finish().
   WeightLoader(const Checkpoint& checkpoint, Shard shard, Progress progress = {});
   // Over nothing: views have shapes, dtype bf16 and no memory.
   explicit WeightLoader(Shard shard) : shard_(shard) {}
@@ -85,12 +85,19 @@ class WeightLoader {
   void set_active(double share) { active_ = share; }
   void set_mtp(bool mtp) { mtp_ = mtp; }
 
-  // Throws Error naming tensors of the checkpoint that nobody took.
-  void finish() const;
+  // Throws Error naming tensors of the checkpoint that nobody took. Frees what was converted.
+  void finish();
 
   const std::vector<TakenWeight>& taken() const { return taken_; }
 
  private:
+  // A converted tensor (checkpoint.h), from its first take on.
+  struct Made {
+    Buffer buffer;
+    int takers = 0;
+  };
+  TensorView whole(const std::string& name, const Checkpoint::Entry& entry);
+
   const Checkpoint* checkpoint_ = nullptr;
   Shard shard_;
   Progress progress_;
@@ -98,6 +105,7 @@ class WeightLoader {
   double active_ = 1;
   bool mtp_ = false;
   std::set<std::string> used_;
+  std::map<std::string, Made> made_;
   std::vector<TakenWeight> taken_;
 };
 
