@@ -13,6 +13,7 @@
 #include "cli/generate.h"
 #include "cli/run_options.h"
 #include "cli/terminal.h"
+#include "models/model_source.h"
 
 namespace medley::cli {
 namespace {
@@ -94,9 +95,10 @@ int run(RunOptions options) {
   options.engine.progress = terminal.progress();
   const std::unique_ptr<Engine> engine = Engine::load(options.model, options.engine);
   terminal.clear_progress();
-  if (options.format == OutputFormat::text &&
-      !std::filesystem::exists(std::filesystem::path(options.model) / "tokenizer.json"))
-    fail("{} has no tokenizer.json, so its tokens have no text; use --ids and --format ids", options.model);
+  const std::unique_ptr<ModelSource> source = open_model(options.model);
+  if (options.format == OutputFormat::text && !source->has_tokenizer())
+    fail("{} has no {}, so its tokens have no text; use --ids and --format ids", options.model,
+         source->tokenizer_place());
   if (options.interactive) return chat(options, *engine, terminal);
   return run_once(options, *engine, terminal, prompt);
 }

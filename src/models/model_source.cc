@@ -36,8 +36,9 @@ class FolderSource final : public ModelSource {
   bool has_weights() const override { return has("model.safetensors") || has("model.safetensors.index.json"); }
   std::shared_ptr<const Checkpoint> checkpoint() const override { return std::make_shared<Checkpoint>(folder_); }
 
+  bool has_tokenizer() const override { return has("tokenizer.json"); }
   std::optional<Tokenizer> tokenizer() const override {
-    return has("tokenizer.json") ? std::optional(Tokenizer::load(folder_)) : std::nullopt;
+    return has_tokenizer() ? std::optional(Tokenizer::load(folder_)) : std::nullopt;
   }
   std::optional<ChatTemplate> chat_template(const Tokenizer& tokenizer) const override {
     return ChatTemplate::load(folder_, tokenizer);

@@ -31,6 +31,7 @@ class ModelSource {
   // Tensors under the family's names. Throws Error when there are none.
   virtual std::shared_ptr<const Checkpoint> checkpoint() const = 0;
 
+  virtual bool has_tokenizer() const = 0;
   // Nothing without a tokenizer: the model takes and gives token ids only.
   virtual std::optional<Tokenizer> tokenizer() const = 0;
   virtual std::optional<ChatTemplate> chat_template(const Tokenizer& tokenizer) const = 0;

@@ -46,6 +46,7 @@ class GgufSource final : public ModelSource {
   bool has_weights() const override { return true; }
   std::shared_ptr<const Checkpoint> checkpoint() const override { return checkpoint_; }
 
+  bool has_tokenizer() const override { return file().find("tokenizer.ggml.tokens") != nullptr; }
   std::optional<Tokenizer> tokenizer() const override {
     const auto vocabulary = read_gguf_vocabulary(file());
     return vocabulary ? std::optional(make_gguf_tokenizer(*vocabulary)) : std::nullopt;
