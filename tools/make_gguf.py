@@ -594,7 +594,7 @@ class Converter:
         return ARCHITECTURE[self.family]
 
 
-MIXED = ("Q8_0", "Q4_0", "F16", "Q5_1", "Q4_K", "BF16", "Q5_0", "Q6_K", "IQ4_NL", "Q4_1", "MXFP4", "F32")
+MIXED = ("Q8_0", "Q4_0", "Q5_1", "IQ4_NL", "F16", "Q5_0", "Q4_1", "MXFP4", "BF16", "Q4_K", "Q6_K")
 
 
 def storage_types(tensors, types):

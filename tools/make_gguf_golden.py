@@ -23,7 +23,7 @@ import gguf_reference
 import make_gguf
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "tests" / "golden"
-VOCAB = 128
+VOCAB = 96
 F32 = gguf.GGMLQuantizationType.F32
 DEFAULT_ROPE = {"rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}}
 
@@ -32,26 +32,26 @@ DEFAULT_ROPE = {"rope_parameters": {"rope_theta": 10000.0, "rope_type": "default
 # experts and without only in models of their own.
 MODELS = {
     "llama": ("llama", {"layers": [0, 1]}),
-    "mixtral": ("mixtral", {"layers": [0, 1], "experts": 4}),
+    "mixtral": ("mixtral", {"layers": [0, 1], "experts": 3}),
     "qwen2": ("qwen2", {"layers": [0, 1]}),
     "qwen3": ("qwen3", {"layers": [0, 1]}),
-    "qwen3moe": ("qwen3_moe", {"layers": [1, 2], "experts": 4, "mlp_only_layers": []}),
+    "qwen3moe": ("qwen3_moe", {"layers": [1, 2], "experts": 3, "mlp_only_layers": []}),
     "gemma3": ("gemma3", {"layers": [0, 2]}),
-    "gpt_oss": ("gpt_oss", {"layers": [0, 1], "experts": 4, **DEFAULT_ROPE}),
-    "deepseek2": ("deepseek_v2", {"layers": [0, 1], "experts": 4, "n_group": 1, "topk_group": 1}),
-    "deepseek2_lite": ("deepseek_v2_lite", {"layers": [0, 1], "experts": 4, "split_kv_b": True}),
+    "gpt_oss": ("gpt_oss", {"layers": [0, 1], "experts": 3, **DEFAULT_ROPE}),
+    "deepseek2": ("deepseek_v2", {"layers": [0, 1], "experts": 3, "n_group": 1, "topk_group": 1}),
+    "deepseek2_lite": ("deepseek_v2_lite", {"layers": [0, 1], "experts": 3, "split_kv_b": True}),
     "deepseek2_v3": ("deepseek_v3", {"layers": [0, 1], "split_kv_b": True}),
     "mamba": ("mamba", {"layers": [0, 1]}),
     "mamba2": ("mamba2", {"layers": [0, 1]}),
-    "jamba": ("jamba", {"layers": [0, 1, 2], "experts": 4}),
-    "granitehybrid": ("granitemoehybrid", {"layers": [0, 2], "experts": 4}),
+    "jamba": ("jamba", {"layers": [0, 1, 2], "experts": 3}),
+    "granitehybrid": ("granitemoehybrid", {"layers": [0, 2], "experts": 3}),
     "granitehybrid_rope": ("granitemoehybrid", {"layers": [1, 2], "experts": 3, "position_embedding_type": "rope"}),
     "lfm2": ("lfm2", {"layers": [0, 2]}),
-    "lfm2moe": ("lfm2_moe", {"layers": [0, 2], "experts": 4}),
-    "olmoe": ("olmoe", {"layers": [0, 1], "experts": 4}),
+    "lfm2moe": ("lfm2_moe", {"layers": [0, 2], "experts": 3}),
+    "olmoe": ("olmoe", {"layers": [0, 1], "experts": 3}),
     "nemotron_h": ("nemotron_h", {"layers": [0, 2, 3]}),
-    "nemotron_h_moe": ("nemotron_h", {"layers": [0, 1, 2], "experts": 4}),
-    "qwen3next": ("qwen3_next", {"layers": [0, 3], "experts": 4}),
+    "nemotron_h_moe": ("nemotron_h", {"layers": [0, 1, 2], "experts": 3}),
+    "qwen3next": ("qwen3_next", {"layers": [0, 3], "experts": 3}),
 }
 
 # Rows of 256, which the types of larger blocks want, are in no small checkpoint: a random one.
