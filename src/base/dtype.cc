@@ -1,29 +1,55 @@
 #include "base/dtype.h"
 
+#include <iterator>
+
+#include "base/error.h"
+
 namespace medley {
 
+namespace {
+
+struct Facts {
+  std::string_view name;
+  int32_t elements, bytes;  // of a block
+};
+
+// In the order of the enumerators.
+constexpr Facts facts[] = {
+    {"f32", 1, 4},      {"bf16", 1, 2},     {"f16", 1, 2},        {"i32", 1, 4},      {"i64", 1, 8},
+    {"u8", 1, 1},       {"q4_0", 32, 18},   {"q4_1", 32, 20},     {"q5_0", 32, 22},   {"q5_1", 32, 24},
+    {"q8_0", 32, 34},   {"q2_k", 256, 84},  {"q3_k", 256, 110},   {"q4_k", 256, 144}, {"q5_k", 256, 176},
+    {"q6_k", 256, 210}, {"iq4_nl", 32, 18}, {"iq4_xs", 256, 136}, {"mxfp4", 32, 17},
+};
+static_assert(std::size(facts) == size_t(DType::mxfp4) + 1);
+
+const Facts& facts_of(DType dtype) {
+  MEDLEY_CHECK(size_t(dtype) < std::size(facts));
+  return facts[size_t(dtype)];
+}
+
+}  // namespace
+
 size_t size_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-    case DType::i32: return 4;
-    case DType::bf16:
-    case DType::f16: return 2;
-    case DType::i64: return 8;
-    case DType::u8: return 1;
-  }
-  return 0;
+  MEDLEY_CHECK(!is_block(dtype));
+  return size_t(facts_of(dtype).bytes);
 }
 
 std::string_view name_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32: return "f32";
-    case DType::bf16: return "bf16";
-    case DType::f16: return "f16";
-    case DType::i32: return "i32";
-    case DType::i64: return "i64";
-    case DType::u8: return "u8";
-  }
-  return "?";
+  return facts_of(dtype).name;
+}
+
+int64_t block_elements(DType dtype) {
+  return facts_of(dtype).elements;
+}
+
+size_t block_bytes(DType dtype) {
+  return size_t(facts_of(dtype).bytes);
+}
+
+int64_t bytes_of(DType dtype, int64_t elements) {
+  const Facts& f = facts_of(dtype);
+  MEDLEY_CHECK(elements % f.elements == 0);
+  return elements / f.elements * f.bytes;
 }
 
 uint16_t f16::round(float value) {

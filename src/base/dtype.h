@@ -1,4 +1,4 @@
-// Element types, and the two 16-bit floats as plain structs.
+// Element types, the block types of quantised weights, and the two 16-bit floats as plain structs.
 #pragma once
 
 #include <bit>
@@ -8,10 +8,40 @@
 
 namespace medley {
 
-enum class DType : uint8_t { f32, bf16, f16, i32, i64, u8 };
+// From q4_0 on: blocks of quantised elements as GGUF stores them (src/kernels/block_format.h says what is in one).
+enum class DType : uint8_t {
+  f32,
+  bf16,
+  f16,
+  i32,
+  i64,
+  u8,
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q8_0,
+  q2_k,
+  q3_k,
+  q4_k,
+  q5_k,
+  q6_k,
+  iq4_nl,
+  iq4_xs,
+  mxfp4,
+};
 
-size_t size_of(DType dtype);            // bytes of one element
-std::string_view name_of(DType dtype);  // "f32", "bf16", ...
+size_t size_of(DType dtype);            // bytes of one element; a block type has no such number (MEDLEY_CHECK)
+std::string_view name_of(DType dtype);  // "f32", "bf16", "q4_k", ...
+
+// Elements of consecutive columns that are stored together, and their bytes: 32 or 256 of a block type, else 1.
+int64_t block_elements(DType dtype);
+size_t block_bytes(DType dtype);
+constexpr bool is_block(DType dtype) {
+  return dtype >= DType::q4_0;
+}
+// Bytes of `elements` consecutive elements; whole blocks (MEDLEY_CHECK).
+int64_t bytes_of(DType dtype, int64_t elements);
 
 // bfloat16: the upper half of a float32. Conversion rounds to nearest even; NaN stays NaN.
 struct bf16 {

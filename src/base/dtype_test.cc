@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 
 namespace medley {
 namespace {
@@ -46,6 +47,18 @@ TEST(F16, RoundsToNearestEvenAtEveryMidpoint) {
     EXPECT_EQ(f16::round(std::nextafter(middle, 0.0f)), bits);
     EXPECT_EQ(f16::round(std::nextafter(middle, 1e9f)), bits + 1);
   }
+}
+
+TEST(BlockTypes, HaveABlocksBytesAndNoElements) {
+  EXPECT_EQ(bytes_of(DType::q4_k, 512), 2 * 144);
+  EXPECT_EQ(bytes_of(DType::q8_0, 32), 34);
+  EXPECT_EQ(bytes_of(DType::bf16, 3), 6);
+  EXPECT_EQ(block_elements(DType::bf16), 1);
+  EXPECT_EQ(name_of(DType::mxfp4), "mxfp4");
+  EXPECT_TRUE(is_block(DType::q4_0));
+  EXPECT_FALSE(is_block(DType::u8));
+  EXPECT_THROW(size_of(DType::q4_k), std::logic_error);
+  EXPECT_THROW(bytes_of(DType::q4_k, 255), std::logic_error);
 }
 
 }  // namespace

@@ -36,7 +36,9 @@ Examples:
 void add_inspect(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("inspect", "Show a model's layers, parameters and cache costs");
   auto options = std::make_shared<InspectOptions>();
-  command->add_option("MODEL", options->model, "Folder of a checkpoint, or a config.json")->required()->type_name("");
+  command->add_option("MODEL", options->model, "Folder of a checkpoint, a GGUF file, or a config.json")
+      ->required()
+      ->type_name("");
   command->add_flag("--json", options->json, "Print JSON");
   add_size_option(*command, "--memory", options->memory, "Cache to fit tokens and requests into [16G]");
   command->add_option("--request-tokens", options->request_tokens, "Length of the requests to fit")

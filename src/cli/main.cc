@@ -16,7 +16,8 @@ constexpr const char* examples =
   medley inspect configs/deepseek-v3.json --memory 80G
 
 MODEL is a folder in the layout of a Hugging Face checkpoint: config.json, model.safetensors (or shards with their
-index), and for text tokenizer.json or tokenizer.model. Exit codes: 0 done, 1 the work failed, 2 wrong usage.
+index), and for text tokenizer.json or tokenizer.model; or a GGUF file.
+Exit codes: 0 done, 1 the work failed, 2 wrong usage.
 medley COMMAND --help shows a command's options and examples.)";
 
 int complain(const std::string& what, int code) {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/coordinator.h"
+#include "models/model_source.h"
 #include "models/registry.h"
-#include "weights/checkpoint.h"
 
 namespace medley::cli {
 namespace {
@@ -51,14 +51,11 @@ CacheRoom room_in(uint64_t memory, const std::vector<KvCacheSpec>& specs, int64_
   return room;
 }
 
-std::optional<StoredWeights> stored_weights(const std::filesystem::path& folder,
-                                            const std::vector<TakenWeight>& taken) {
-  if (!std::filesystem::exists(folder / "model.safetensors") &&
-      !std::filesystem::exists(folder / "model.safetensors.index.json"))
-    return std::nullopt;
-  const Checkpoint checkpoint(folder);
-  StoredWeights stored{.bytes = checkpoint.total_bytes()};
-  for (const TakenWeight& weight : taken) stored.has_mtp |= weight.mtp && checkpoint.find(weight.name) != nullptr;
+std::optional<StoredWeights> stored_weights(const ModelSource& source, const std::vector<TakenWeight>& taken) {
+  if (!source.has_weights()) return std::nullopt;
+  const std::shared_ptr<const Checkpoint> checkpoint = source.checkpoint();
+  StoredWeights stored{.bytes = checkpoint->total_bytes()};
+  for (const TakenWeight& weight : taken) stored.has_mtp |= weight.mtp && checkpoint->find(weight.name) != nullptr;
   return stored;
 }
 
@@ -77,13 +74,11 @@ int64_t bytes_per_request(const std::vector<KvCacheSpec>& specs) {
 }
 
 ModelReport make_report(const std::filesystem::path& path, DType dtype, uint64_t memory, int64_t request_tokens) {
-  if (!std::filesystem::exists(path))
-    fail("{}: is not there; a checkpoint's folder or a config.json is wanted", path.string());
-  const bool folder = std::filesystem::is_directory(path);
+  const std::unique_ptr<ModelSource> source = open_model(path);
   ModelReport report;
-  report.origin = (folder ? path / "config.json" : path).string();
+  report.origin = source->config_origin();
   report.dtype = dtype;
-  const std::unique_ptr<Model> model = make_model(read_config(path), report.origin);
+  const std::unique_ptr<Model> model = make_model(source->config(), report.origin);
   WeightLoader weights{Shard{}};
   KernelSelector kernels(Device::cpu);
   const std::unique_ptr<Communicator> comm = make_self_comm();
@@ -95,7 +90,7 @@ ModelReport make_report(const std::filesystem::path& path, DType dtype, uint64_t
   report.cache = model->cache_specs();
   report.mtp_cache = model->mtp_cache_specs();
   report.room = room_in(memory, report.cache, request_tokens);
-  if (folder) report.stored = stored_weights(path, weights.taken());
+  report.stored = stored_weights(*source, weights.taken());
   return report;
 }
 

@@ -19,7 +19,7 @@ CLI::Option* add_chunk_option(CLI::App& command, int64_t& chunk) {
 }
 
 CLI::Option* add_model_option(CLI::App& command, std::string& model) {
-  return command.add_option("MODEL", model, "Folder of the checkpoint")->required()->type_name("");
+  return command.add_option("MODEL", model, "Folder of the checkpoint, or a GGUF file")->required()->type_name("");
 }
 
 void add_compute_options(CLI::App& command, EngineOptions& options) {

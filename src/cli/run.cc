@@ -14,7 +14,7 @@
 #include "cli/run_options.h"
 #include "cli/show.h"
 #include "cli/terminal.h"
-#include "tokenizer/tokenizer.h"
+#include "models/model_source.h"
 
 namespace medley::cli {
 namespace {
@@ -69,9 +69,10 @@ int run(RunOptions options) {
   options.engine.progress = terminal.progress();
   const std::unique_ptr<Engine> engine = Engine::load(options.model, options.engine);
   terminal.clear_progress();
-  if (options.format == OutputFormat::text && !Tokenizer::exists(options.model))
-    fail("{} has no tokenizer.json (nor tokenizer.model), so its tokens have no text; use --ids and --format ids",
-         options.model);
+  const std::unique_ptr<ModelSource> source = open_model(options.model);
+  if (options.format == OutputFormat::text && !source->has_tokenizer())
+    fail("{} has no {}, so its tokens have no text; use --ids and --format ids", options.model,
+         source->tokenizer_place());
   if (options.interactive) return chat(options, *engine, terminal);
   return run_once(options, *engine, terminal, prompt);
 }

@@ -5,9 +5,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/options.h"
+#include "models/model_source.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/stream_decoder.h"
 #include "tokenizer/tokenizer.h"
@@ -35,13 +37,13 @@ Json decode(const Tokenizer& tokenizer, const Ids& ids) {
 }
 
 // A conversation as the chat template writes it, the model's own or the line's.
-Json render(const TokenizeOptions& options, const Tokenizer& tokenizer, const Json& line) {
+Json render(const ModelSource& model, const Tokenizer& tokenizer, const Json& line) {
   std::optional<ChatTemplate> chat;
   try {
     if (line.contains("template"))
       chat.emplace(line["template"].get<std::string>(), "template", tokenizer);
     else
-      chat = ChatTemplate::load(options.model, tokenizer);
+      chat = model.chat_template(tokenizer);
   } catch (const Error& error) {
     return {{"error", error.what()}};
   }
@@ -54,10 +56,10 @@ Json render(const TokenizeOptions& options, const Tokenizer& tokenizer, const Js
 }
 
 // What a line of --lines asks for; throws nlohmann's exceptions for what it is not.
-Json answer(const TokenizeOptions& options, const Tokenizer& tokenizer, const Json& line) {
+Json answer(const TokenizeOptions& options, const ModelSource& model, const Tokenizer& tokenizer, const Json& line) {
   const bool add_special = !options.no_special;
   if (line.is_string()) return tokenizer.encode(line.get_ref<const std::string&>(), add_special);
-  if (line.contains("messages")) return render(options, tokenizer, line);
+  if (line.contains("messages")) return render(model, tokenizer, line);
   if (line.is_object()) {
     std::string bytes;
     for (const auto& byte : line.at("bytes")) bytes += char(byte.get<uint8_t>());
@@ -66,11 +68,11 @@ Json answer(const TokenizeOptions& options, const Tokenizer& tokenizer, const Js
   return decode(tokenizer, line.get<Ids>());
 }
 
-int tokenize_lines(const TokenizeOptions& options, const Tokenizer& tokenizer) {
+int tokenize_lines(const TokenizeOptions& options, const ModelSource& model, const Tokenizer& tokenizer) {
   std::string line;
   for (int64_t number = 1; std::getline(std::cin, line); ++number) {
     try {
-      std::cout << answer(options, tokenizer, Json::parse(line)).dump() << '\n';
+      std::cout << answer(options, model, tokenizer, Json::parse(line)).dump() << '\n';
     } catch (const nlohmann::json::exception& error) {
       fail("stdin, line {}: want a JSON string, {{\"bytes\": [...]}}, {{\"messages\": [...]}} or a list of ids: {}",
            number, error.what());
@@ -82,8 +84,11 @@ int tokenize_lines(const TokenizeOptions& options, const Tokenizer& tokenizer) {
 int tokenize(const TokenizeOptions& options) {
   if (options.lines == options.text.has_value()) throw UsageError("give either TEXT or --lines");
   if (options.lines && options.show) throw UsageError("--show does not go with --lines");
-  const Tokenizer tokenizer = Tokenizer::load(options.model);
-  if (options.lines) return tokenize_lines(options, tokenizer);
+  const std::unique_ptr<ModelSource> model = open_model(options.model);
+  const std::optional<Tokenizer> found = model->tokenizer();
+  if (!found) fail("{} has no {}; it is needed to turn text into tokens", model->name(), model->tokenizer_place());
+  const Tokenizer& tokenizer = *found;
+  if (options.lines) return tokenize_lines(options, *model, tokenizer);
   const std::string text =
       *options.text == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : *options.text;
   const Ids ids = tokenizer.encode(text, !options.no_special);

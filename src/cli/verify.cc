@@ -64,12 +64,13 @@ bool verify_case(EngineCore& core, const ExpectedCase& expected, const std::vect
 }
 
 int verify(VerifyOptions options) {
-  const std::filesystem::path folder = options.folder;
+  const std::filesystem::path model = options.folder;
+  const std::filesystem::path folder = std::filesystem::is_directory(model) ? model : model.parent_path();
   Terminal terminal(options.quiet);
   const Expected expected = read_expected(folder / "expected.safetensors");
   options.engine.mtp = expected.mtp;
   options.engine.progress = terminal.progress();
-  const std::unique_ptr<EngineCore> core = EngineCore::load(folder, options.engine, options.chunk);
+  const std::unique_ptr<EngineCore> core = EngineCore::load(model, options.engine, options.chunk);
   terminal.clear_progress();
   if (expected.vocab != core->info().vocab_size)
     fail("{}: logits have {} columns, the model's vocabulary has {} tokens", (folder / "expected.safetensors").string(),
@@ -105,7 +106,7 @@ void add_verify(CLI::App& app, Action& action) {
       app.add_subcommand("verify", "Compare logits and greedy tokens with those recorded beside a model");
   auto options = std::make_shared<VerifyOptions>();
   options->engine.dtype = "f32";
-  command->add_option("DIR", options->folder, "Folder of the checkpoint and its expected.safetensors")
+  command->add_option("DIR", options->folder, "Folder of the checkpoint (or a GGUF file) and its expected.safetensors")
       ->required()
       ->type_name("");
   add_chunk_option(*command, options->chunk);

@@ -10,6 +10,7 @@
 #include <functional>
 #include <future>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "engine/engine_core.h"
 #include "engine/engine_text.h"
 #include "engine/generation_config.h"
+#include "models/model_source.h"
 
 namespace medley {
 namespace {
@@ -53,7 +55,12 @@ struct Active {
 class EngineImpl final : public Engine {
  public:
   EngineImpl(const std::filesystem::path& model, const EngineOptions& options)
-      : text_(model), defaults_(read_generation_config(model)), core_(EngineCore::load(model, options)) {
+      : EngineImpl(*open_model(model), options) {}
+
+  EngineImpl(const ModelSource& model, const EngineOptions& options)
+      : text_(model),
+        defaults_(read_generation_config(model.generation_config(), model.generation_origin())),
+        core_(EngineCore::load(model, options)) {
     count_cache();
     thread_ = std::thread([this] { run(); });
   }

@@ -18,6 +18,8 @@
 
 namespace medley {
 
+class ModelSource;
+
 // What happens in a step, told in this order. Each may be empty.
 struct StepObserver {
   std::function<void(const StepPlan&, const StepLogits&)> on_logits;
@@ -33,6 +35,8 @@ class EngineCore {
  public:
   // max_chunk: tokens of one request in one step (0: as many as the budget allows).
   static std::unique_ptr<EngineCore> load(const std::filesystem::path& model, const EngineOptions& options,
+                                          int64_t max_chunk = 0);
+  static std::unique_ptr<EngineCore> load(const ModelSource& model, const EngineOptions& options,
                                           int64_t max_chunk = 0);
 
   // Queues a request, or says why it can never run.
@@ -57,7 +61,7 @@ class EngineCore {
   void fail_step(const StepPlan& plan, const std::string& why);
 
   std::unique_ptr<ThreadPool> threads_;
-  std::unique_ptr<Checkpoint> checkpoint_;
+  std::shared_ptr<const Checkpoint> checkpoint_;
   std::unique_ptr<Communicator> comm_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Arena> arena_;

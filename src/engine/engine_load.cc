@@ -1,4 +1,4 @@
-// From a folder to a running EngineCore: config, weights, the cache's size.
+// From a model's path to a running EngineCore: config, weights, the cache's size.
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "engine/engine_core.h"
+#include "models/model_source.h"
 #include "models/registry.h"
 
 namespace medley {
@@ -29,16 +30,14 @@ DType choose_dtype(const std::string& wanted, const nlohmann::json& config) {
 }
 
 // generation_config.json's EOS ids are the ones the model was tuned to end with; config.json's otherwise.
-std::vector<int32_t> read_eos_ids(const std::filesystem::path& folder, const ModelInfo& info) {
-  const std::filesystem::path path = folder / "generation_config.json";
-  if (!std::filesystem::exists(path)) return info.eos_ids;
-  const nlohmann::json generation = read_json(path, JsonFloats::python);
+std::vector<int32_t> read_eos_ids(const ModelSource& source, const ModelInfo& info) {
+  const nlohmann::json generation = source.generation_config();
   const auto eos = generation.find("eos_token_id");
   if (eos == generation.end() || eos->is_null()) return info.eos_ids;
   std::vector<int32_t> ids;
   for (const auto& id : eos->is_array() ? *eos : nlohmann::json::array({*eos})) {
     if (!id.is_number_integer())
-      fail("{}: eos_token_id is {}, want a number or a list of them", path.string(), eos->dump());
+      fail("{}: eos_token_id is {}, want a number or a list of them", source.generation_origin(), eos->dump());
     ids.push_back(id.get<int32_t>());
   }
   return ids;
@@ -73,17 +72,19 @@ int64_t useful_cache_bytes(const Model& model, const EngineOptions& options) {
 
 std::unique_ptr<EngineCore> EngineCore::load(const std::filesystem::path& path, const EngineOptions& options,
                                              int64_t max_chunk) {
-  if (!std::filesystem::is_directory(path))
-    fail("{}: {}; a folder with config.json and model.safetensors is wanted", path.string(),
-         std::filesystem::exists(path) ? "is not a folder" : "is not there");
+  return load(*open_model(path), options, max_chunk);
+}
+
+std::unique_ptr<EngineCore> EngineCore::load(const ModelSource& source, const EngineOptions& options,
+                                             int64_t max_chunk) {
   std::unique_ptr<EngineCore> core(new EngineCore);
-  const nlohmann::json config = read_config(path);
-  core->model_ = make_model(config, (path / "config.json").string());
+  const nlohmann::json config = source.config();
+  core->model_ = make_model(config, source.config_origin());
   core->dtype_ = choose_dtype(options.dtype, config);
-  core->eos_ids_ = read_eos_ids(path, core->model_->info());
+  core->eos_ids_ = read_eos_ids(source, core->model_->info());
   core->threads_ = std::make_unique<ThreadPool>(options.threads);
   core->comm_ = make_self_comm();
-  core->checkpoint_ = std::make_unique<Checkpoint>(path);
+  core->checkpoint_ = source.checkpoint();
 
   WeightLoader weights(*core->checkpoint_, {}, options.progress);
   KernelSelector kernels(Device::cpu, highest_level(options.kernels));

@@ -1,17 +1,17 @@
 #include "engine/engine_text.h"
 
 #include "base/error.h"
+#include "models/model_source.h"
 
 namespace medley {
 
-EngineText::EngineText(const std::filesystem::path& folder) : folder_(folder.string()) {
-  if (!Tokenizer::exists(folder)) return;
-  tokenizer_ = Tokenizer::load(folder);
-  chat_template_ = ChatTemplate::load(folder, *tokenizer_);
-}
-
-std::string EngineText::missing_tokenizer() const {
-  return fmt::format("{} has no tokenizer.json (nor tokenizer.model), so it takes and gives token ids only", folder_);
+EngineText::EngineText(const ModelSource& model)
+    : tokenizer_missing_(
+          fmt::format("{} has no {}, so it takes and gives token ids only", model.name(), model.tokenizer_place())),
+      template_missing_(fmt::format("{} has no chat template ({}); give a prompt instead", model.name(),
+                                    model.chat_template_place())),
+      tokenizer_(model.tokenizer()) {
+  if (tokenizer_) chat_template_ = model.chat_template(*tokenizer_);
 }
 
 EngineText::Prompt EngineText::read(const GenerationRequest& request) const {
@@ -19,20 +19,16 @@ EngineText::Prompt EngineText::read(const GenerationRequest& request) const {
   if (given != 1)
     return {{}, fmt::format("{} of prompt, prompt_ids and messages are given; give exactly one, not empty", given)};
   if (!request.prompt_ids.empty()) {
-    if (!request.sampling.stop.empty() && !tokenizer_) return {{}, "stop strings need text: " + missing_tokenizer()};
+    if (!request.sampling.stop.empty() && !tokenizer_) return {{}, "stop strings need text: " + tokenizer_missing_};
     return {request.prompt_ids, {}};
   }
-  if (!tokenizer_) return {{}, missing_tokenizer()};
+  if (!tokenizer_) return {{}, tokenizer_missing_};
   if (!request.messages.empty()) return read_messages(request.messages);
   return {tokenizer_->encode(request.prompt, true), {}};
 }
 
 EngineText::Prompt EngineText::read_messages(const std::vector<Message>& messages) const {
-  if (!chat_template_)
-    return {{},
-            fmt::format("{} has no chat template (chat_template in tokenizer_config.json, or chat_template.jinja); "
-                        "give a prompt instead",
-                        folder_)};
+  if (!chat_template_) return {{}, template_missing_};
   std::vector<ChatMessage> conversation;
   for (const Message& message : messages) conversation.push_back({message.role, message.content});
   const ChatTemplate::Result rendered = chat_template_->apply(conversation, true);
@@ -41,12 +37,12 @@ EngineText::Prompt EngineText::read_messages(const std::vector<Message>& message
 }
 
 std::vector<int32_t> EngineText::encode(const std::string& text) const {
-  if (!tokenizer_) throw Error(missing_tokenizer());
+  if (!tokenizer_) throw Error(tokenizer_missing_);
   return tokenizer_->encode(text, true);
 }
 
 std::string EngineText::decode(const std::vector<int32_t>& ids) const {
-  if (!tokenizer_) throw Error(missing_tokenizer());
+  if (!tokenizer_) throw Error(tokenizer_missing_);
   return tokenizer_->decode(ids, true);
 }
 

@@ -1,7 +1,6 @@
 // Text on both sides of the token loop: prompts to ids, tokens to text.
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,12 +13,14 @@
 
 namespace medley {
 
-// A model's tokenizer and chat template; a folder without either runs on token ids alone. Safe to use from
+class ModelSource;
+
+// A model's tokenizer and chat template; a model without a tokenizer runs on token ids alone. Safe to use from
 // several threads.
 class EngineText {
  public:
   // Throws Error for files that are there and wrong.
-  explicit EngineText(const std::filesystem::path& folder);
+  explicit EngineText(const ModelSource& model);
 
   struct Prompt {
     std::vector<int32_t> ids;
@@ -34,10 +35,9 @@ class EngineText {
   const std::optional<Tokenizer>& tokenizer() const { return tokenizer_; }
 
  private:
-  std::string missing_tokenizer() const;
   Prompt read_messages(const std::vector<Message>& messages) const;
 
-  std::string folder_;
+  std::string tokenizer_missing_, template_missing_;  // what to say then
   std::optional<Tokenizer> tokenizer_;
   std::optional<ChatTemplate> chat_template_;
 };

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/json.h"
 
 namespace medley {
 namespace {
@@ -20,22 +19,20 @@ bool read(const nlohmann::json& json, const char* field, const std::string& path
 
 }  // namespace
 
-SamplingParams read_generation_config(const std::filesystem::path& folder) {
+SamplingParams read_generation_config(const nlohmann::json& json, const std::string& origin) {
   SamplingParams params;
-  const std::filesystem::path path = folder / "generation_config.json";
-  if (!std::filesystem::exists(path)) return params;
-  const nlohmann::json json = read_json(path, JsonFloats::python);
-  if (!json.is_object()) fail("{}: is not a JSON object", path.string());
-  bool sampling = read(json, "temperature", path.string(), params.temperature);
-  sampling |= read(json, "top_k", path.string(), params.top_k);
-  sampling |= read(json, "top_p", path.string(), params.top_p);
-  sampling |= read(json, "min_p", path.string(), params.min_p);
-  read(json, "repetition_penalty", path.string(), params.repetition_penalty);
+  if (json.is_null()) return params;
+  if (!json.is_object()) fail("{}: is not a JSON object", origin);
+  bool sampling = read(json, "temperature", origin, params.temperature);
+  sampling |= read(json, "top_k", origin, params.top_k);
+  sampling |= read(json, "top_p", origin, params.top_p);
+  sampling |= read(json, "min_p", origin, params.min_p);
+  read(json, "repetition_penalty", origin, params.repetition_penalty);
   const auto do_sample = json.find("do_sample");
   if (do_sample != json.end() && do_sample->is_boolean()) sampling = do_sample->get<bool>();
   if (!sampling) params.temperature = 0;
   const std::string problem = params.problem(std::numeric_limits<int32_t>::max());
-  if (!problem.empty()) fail("{}: {}", path.string(), problem);
+  if (!problem.empty()) fail("{}: {}", origin, problem);
   return params;
 }
 

@@ -25,7 +25,7 @@ struct EmbeddingDesc {
 };
 struct EmbeddingArgs {
   TensorView ids;    // i32 [tokens]
-  WeightView table;  // row-major [vocab shard, dim]
+  WeightView table;  // [vocab shard, dim], row-major; of a block type in any layout
   int64_t first_id = 0;
   float scale = 1;
   TensorView y;  // f32 [tokens, dim]

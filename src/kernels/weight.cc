@@ -1,6 +1,9 @@
 #include "kernels/weight.h"
 
 #include <cstring>
+#include <vector>
+
+#include "kernels/block_panel.h"
 
 namespace medley {
 namespace {
@@ -41,9 +44,38 @@ void pack_panel_rows(const TensorView& source, int64_t row0, const WeightView& t
   }
 }
 
+// Rows of blocks into panels; those behind the matrix's last row become zero with it.
+void pack_block_rows(const TensorView& source, int64_t row0, const WeightView& to, std::byte* data) {
+  const BlockFormat& format = format_of(to.dtype);
+  const block_panel::Parts at = block_panel::parts_of(format);
+  const int64_t columns = to.k / format.elements;
+  MEDLEY_CHECK(source.strides[1] == 1 || source.size(1) == 0);
+  const auto column_of = [&](int64_t row, int64_t column) {
+    return data + (row / panel_rows * columns + column) * at.bytes;
+  };
+  BlockParts parts;
+  for (int64_t r = 0; r < source.size(0); ++r) {
+    const auto* block = static_cast<const std::byte*>(source.data) + bytes_of(to.dtype, r * source.strides[0]);
+    for (int64_t c = 0; c < columns; ++c, block += block_bytes(to.dtype)) {
+      read_block(to.dtype, block, parts);
+      block_panel::put(format, at, parts, int((row0 + r) % panel_rows), column_of(row0 + r, c));
+    }
+  }
+  if (row0 + source.size(0) != to.n) return;
+  parts = {};
+  for (int64_t row = to.n; row % panel_rows != 0; ++row)
+    for (int64_t c = 0; c < columns; ++c) block_panel::put(format, at, parts, int(row % panel_rows), column_of(row, c));
+}
+
 }  // namespace
 
 int64_t packed_bytes(WeightLayout layout, DType dtype, int64_t n, int64_t k) {
+  if (is_block(dtype)) {
+    if (layout == WeightLayout::row_major) return n * bytes_of(dtype, k);
+    const BlockFormat& format = format_of(dtype);
+    MEDLEY_CHECK(k % format.elements == 0);
+    return (n + panel_rows - 1) / panel_rows * (k / format.elements) * block_panel::parts_of(format).bytes;
+  }
   const int64_t element = int64_t(size_of(dtype));
   if (layout == WeightLayout::row_major) return n * k * element;
   const int64_t rows = (n + panel_rows - 1) / panel_rows * panel_rows;
@@ -51,8 +83,24 @@ int64_t packed_bytes(WeightLayout layout, DType dtype, int64_t n, int64_t k) {
 }
 
 void pack_rows(const TensorView& source, int64_t row0, const WeightView& to, std::byte* data) {
-  MEDLEY_CHECK(source.rank == 2 && source.dtype == to.dtype && source.size(1) == to.k);
+  MEDLEY_CHECK(source.rank == 2 && source.size(1) == to.k);
   MEDLEY_CHECK(row0 >= 0 && row0 + source.size(0) <= to.n);
+  if (is_block(source.dtype) && to.dtype == DType::f32) {
+    std::vector<float> values(size_t(source.elements()));
+    dequantize(source, values.data());
+    return pack_rows(TensorView(values.data(), DType::f32, {source.size(0), source.size(1)}), row0, to, data);
+  }
+  MEDLEY_CHECK(source.dtype == to.dtype);
+  if (is_block(to.dtype)) {
+    if (to.layout == WeightLayout::panel) return pack_block_rows(source, row0, to, data);
+    const int64_t bytes = bytes_of(to.dtype, to.k);
+    MEDLEY_CHECK(source.strides[1] == 1 || to.k == 0);
+    for (int64_t r = 0; r < source.size(0); ++r)
+      std::memcpy(data + (row0 + r) * bytes,
+                  static_cast<const std::byte*>(source.data) + bytes_of(to.dtype, r * source.strides[0]),
+                  size_t(bytes));
+    return;
+  }
   const int64_t element = int64_t(size_of(to.dtype));
   if (to.layout == WeightLayout::panel) {
     if (row0 + source.size(0) == to.n) {  // the last rows: zero the padding of their panel
@@ -80,7 +128,39 @@ void pack_rows(const TensorView& source, int64_t row0, const WeightView& to, std
   }
 }
 
+void weight_block(const WeightView& weight, int64_t slot, int64_t row, int64_t block, BlockParts& parts) {
+  const BlockFormat& format = format_of(weight.dtype);
+  const std::byte* data = weight.data + slot * weight.slot_bytes;
+  const int64_t columns = weight.k / format.elements;
+  if (weight.layout == WeightLayout::row_major)
+    return read_block(weight.dtype, data + (row * columns + block) * int64_t(block_bytes(weight.dtype)), parts);
+  const block_panel::Parts at = block_panel::parts_of(format);
+  const std::byte* column = data + (row / panel_rows * columns + block) * at.bytes;
+  block_panel::get(format, at, column, int(row % panel_rows), parts);
+}
+
+void weight_row(const WeightView& weight, int64_t slot, int64_t row, float* values) {
+  if (!is_block(weight.dtype)) {
+    for (int64_t c = 0; c < weight.k; ++c) values[c] = weight_at(weight, slot, row, c);
+    return;
+  }
+  const BlockFormat& format = format_of(weight.dtype);
+  BlockParts parts;
+  for (int64_t c = 0; c < weight.k; c += format.elements) {
+    weight_block(weight, slot, row, c / format.elements, parts);
+    dequantize_block(format, parts, values + c);
+  }
+}
+
 float weight_at(const WeightView& weight, int64_t slot, int64_t row, int64_t column) {
+  if (is_block(weight.dtype)) {
+    const BlockFormat& format = format_of(weight.dtype);
+    BlockParts parts;
+    float values[256];
+    weight_block(weight, slot, row, column / format.elements, parts);
+    dequantize_block(format, parts, values);
+    return values[column % format.elements];
+  }
   const std::byte* data = weight.data + slot * weight.slot_bytes;
   const int64_t index = weight.layout == WeightLayout::row_major ? row * weight.k + column
                                                                  : panel_index(weight.dtype, weight.k, row, column);

@@ -43,6 +43,7 @@ std::vector<LinearPart> GatedDeltaNet::input_parts(const HeadRange& mine) const 
 
 GatedDeltaNet::GatedDeltaNet(LoadContext& context, const GatedDeltaNetSpec& spec, CacheLayout& cache) : spec_(spec) {
   const std::string& at = spec.prefix;
+  if (context.weights.has(at + "in_proj_qkv.weight")) spec_.layout = DeltaNetLayout::separate;  // as GGUF files have it
   const HeadRange mine = heads_of(context.shard(), spec.heads, spec.key_heads, at + "linear attention");
   sizes_ = {.heads = mine.heads.count,
             .key_heads = mine.groups.count,

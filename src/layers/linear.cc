@@ -5,16 +5,27 @@
 namespace medley {
 namespace {
 
-DType common_dtype(const std::vector<TensorView>& views) {
-  for (const TensorView& view : views)
-    if (view.dtype != views[0].dtype)
-      fail("tensors that medley merges into one matrix are stored as {} and {}; store them alike",
-           name_of(views[0].dtype), name_of(view.dtype));
-  return views[0].dtype;
+// Is this a view of blocks that does not run along them?
+bool across_blocks(const TensorView& part) {
+  return is_block(part.dtype) && part.size(1) > 1 && part.strides[1] != 1;
+}
+
+// Ends of the runs of consecutive parts that are packed in one dtype.
+std::vector<size_t> runs_of(const std::vector<TensorView>& parts) {
+  std::vector<size_t> ends;
+  for (size_t i = 1; i <= parts.size(); ++i)
+    if (i == parts.size() || packed_dtype(parts[i]) != packed_dtype(parts[i - 1])) ends.push_back(i);
+  return ends;
+}
+
+int64_t rows_of(std::span<const TensorView> parts) {
+  int64_t rows = 0;
+  for (const TensorView& part : parts) rows += part.size(0);
+  return rows;
 }
 
 // What a packed matrix holds.
-std::string key_of(WeightLayout layout, const std::vector<LinearPart>& parts) {
+std::string key_of(WeightLayout layout, std::span<const LinearPart> parts) {
   std::string key = fmt::format("{}", int(layout));
   for (const LinearPart& part : parts)
     key += fmt::format("|{} {} {} {} {}", part.weight, part.slice.dim, part.slice.begin, part.slice.count,
@@ -24,21 +35,25 @@ std::string key_of(WeightLayout layout, const std::vector<LinearPart>& parts) {
 
 }  // namespace
 
+DType packed_dtype(const TensorView& part) {
+  return across_blocks(part) ? DType::f32 : part.dtype;
+}
+
 PackedMatrices pack_matrices(LoadContext& context, WeightLayout layout,
                              const std::vector<std::vector<TensorView>>& slots) {
   PackedMatrices packed;
   WeightView& view = packed.view;
   view.layout = layout;
   view.slots = int64_t(slots.size());
-  view.dtype = common_dtype(slots.at(0));
-  view.k = slots[0].at(0).size(1);
-  for (const TensorView& part : slots[0]) view.n += part.size(0);
+  view.dtype = packed_dtype(slots.at(0).at(0));
+  view.k = slots[0][0].size(1);
+  view.n = rows_of(slots[0]);
   view.slot_bytes = packed_bytes(layout, view.dtype, view.n, view.k);
   if (context.weights.planning()) return packed;
 
   packed.storage = Buffer(size_t(view.slot_bytes * view.slots));
   view.data = packed.storage.data();
-  // A task packs a run of whole panels of one part, so that threads write apart.
+  // A task packs up to a panel's rows of one part; where parts share a panel, their rows still lie apart.
   struct Task {
     TensorView rows;
     int64_t row0, slot;
@@ -48,9 +63,12 @@ PackedMatrices pack_matrices(LoadContext& context, WeightLayout layout,
     MEDLEY_CHECK(slots[slot].size() == slots[0].size());
     int64_t row0 = 0;
     for (const TensorView& part : slots[slot]) {
-      if (part.dtype != view.dtype) common_dtype({slots[0][0], part});
-      for (int64_t row = 0; row < part.size(0); row += panel_rows)
-        tasks.push_back({part.slice(0, row, std::min(panel_rows, part.size(0) - row)), row0 + row, int64_t(slot)});
+      if (packed_dtype(part) != view.dtype)
+        fail("experts' matrices of one kind are stored as {} and {}; store them alike", name_of(view.dtype),
+             name_of(part.dtype));
+      const int64_t each = across_blocks(part) ? part.size(0) : panel_rows;
+      for (int64_t row = 0; row < part.size(0); row += each)
+        tasks.push_back({part.slice(0, row, std::min(each, part.size(0) - row)), row0 + row, int64_t(slot)});
       row0 += part.size(0);
     }
   }
@@ -77,29 +95,96 @@ Linear::Linear(LoadContext& context, const std::vector<LinearPart>& parts) {
                                          parts[i].slice.dim == 0 ? parts[i].slice : Slice{});
     bias_.insert(bias_.end(), bias.begin(), bias.end());
   }
-  int64_t rows = 0;
-  for (const TensorView& view : views) rows += view.size(0);
+  in_ = views[0].size(1);
+  out_ = rows_of(views);
   const auto scaled = [](const LinearPart& part) { return part.scale != 1; };
   if (std::any_of(parts.begin(), parts.end(), scaled)) {
     for (size_t i = 0; i < parts.size(); ++i) scale_.insert(scale_.end(), size_t(views[i].size(0)), parts[i].scale);
-    scale_columns_ = context.kernels.resolve(scale_columns_op(), {.dim = rows});
+    scale_columns_ = context.kernels.resolve(scale_columns_op(), {.dim = out_});
   }
-  kernel_ = context.kernels.resolve(
-      linear_op(), {.in = views[0].size(1), .out = rows, .x = context.dtype, .weight = common_dtype(views)});
-  std::shared_ptr<const PackedMatrices>& packed = context.packed[key_of(kernel_.layout, parts)];
-  if (!packed) packed = std::make_shared<const PackedMatrices>(pack_matrices(context, kernel_.layout, {views}));
-  storage_ = packed;
-  weight_ = packed->view;
+  size_t begin = 0;
+  for (const size_t end : runs_of(views)) {
+    const std::vector<TensorView> run(views.begin() + std::ptrdiff_t(begin), views.begin() + std::ptrdiff_t(end));
+    Segment segment;
+    segment.first = rows_of(std::span(views).first(begin));
+    segment.kernel = context.kernels.resolve(
+        linear_op(), {.in = in_, .out = rows_of(run), .x = context.dtype, .weight = packed_dtype(run[0])});
+    const WeightLayout layout = segment.kernel.layout;
+    std::shared_ptr<const PackedMatrices>& packed =
+        context.packed[key_of(layout, std::span(parts).subspan(begin, end - begin))];
+    if (!packed) packed = std::make_shared<const PackedMatrices>(pack_matrices(context, layout, {run}));
+    segment.packed = packed;
+    segments_.push_back(std::move(segment));
+    begin = end;
+  }
+}
+
+const WeightView& Linear::weight() const {
+  MEDLEY_CHECK(segments_.size() == 1);
+  return segments_[0].packed->view;
+}
+
+void Linear::run(const TensorView& x, const TensorView& y, bool accumulate, ExecContext& exec) const {
+  for (const Segment& segment : segments_) {
+    const WeightView& weight = segment.packed->view;
+    segment.kernel({.x = x,
+                    .weight = weight,
+                    .bias = bias_.empty() ? nullptr : bias_.data() + segment.first,
+                    .y = weight.n == out_ ? y : y.slice(1, segment.first, weight.n),
+                    .accumulate = accumulate},
+                   exec);
+  }
 }
 
 void Linear::operator()(const TensorView& x, const TensorView& y, ExecContext& exec) const {
-  kernel_({.x = x, .weight = weight_, .bias = bias_.empty() ? nullptr : bias_.data(), .y = y}, exec);
+  run(x, y, false, exec);
   if (!scale_.empty()) scale_columns_({.scale = scale_.data(), .y = y}, exec);
 }
 
 void Linear::accumulate(const TensorView& x, const TensorView& y, ExecContext& exec) const {
   MEDLEY_CHECK(bias_.empty() && scale_.empty());
-  kernel_({.x = x, .weight = weight_, .y = y, .accumulate = true}, exec);
+  run(x, y, true, exec);
+}
+
+ExpertLinear::ExpertLinear(LoadContext& context, const std::vector<std::vector<TensorView>>& slots,
+                           const std::vector<float>& bias)
+    : slots_(int64_t(slots.size())) {
+  const std::vector<TensorView>& parts = slots.at(0);
+  const int64_t rows = rows_of(parts);
+  MEDLEY_CHECK(bias.empty() || int64_t(bias.size()) == slots_ * rows);
+  size_t begin = 0;
+  for (const size_t end : runs_of(parts)) {
+    const auto run_of = [&](const std::vector<TensorView>& of) {
+      return std::vector<TensorView>(of.begin() + std::ptrdiff_t(begin), of.begin() + std::ptrdiff_t(end));
+    };
+    Segment segment;
+    segment.first = rows_of(std::span(parts).first(begin));
+    GroupedLinearDesc desc;
+    desc.slots = slots_;
+    desc.x = context.dtype;
+    desc.in = parts[0].size(1), desc.out = rows_of(run_of(parts));
+    desc.weight = packed_dtype(parts[begin]);
+    segment.kernel = context.kernels.resolve(grouped_linear_op(), desc);
+    std::vector<std::vector<TensorView>> runs;
+    for (const std::vector<TensorView>& slot : slots) runs.push_back(run_of(slot));
+    segment.packed = pack_matrices(context, segment.kernel.layout, runs);
+    for (int64_t slot = 0; slot < slots_ && !bias.empty(); ++slot) {
+      const auto at = bias.begin() + slot * rows + segment.first;
+      segment.bias.insert(segment.bias.end(), at, at + desc.out);
+    }
+    segments_.push_back(std::move(segment));
+    begin = end;
+  }
+}
+
+void ExpertLinear::operator()(GroupedLinearArgs args, ExecContext& exec) const {
+  const TensorView y = args.y;
+  for (const Segment& segment : segments_) {
+    args.weight = segment.packed.view;
+    args.bias = segment.bias.empty() ? nullptr : segment.bias.data();
+    args.y = segments_.size() == 1 ? y : y.slice(1, segment.first, args.weight.n);
+    segment.kernel(args, exec);
+  }
 }
 
 RowParallelLinear::RowParallelLinear(LoadContext& context, LinearPart part) : comm_(&context.comm) {

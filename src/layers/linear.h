@@ -28,7 +28,11 @@ struct PackedMatrices {
 };
 PackedMatrices pack_matrices(LoadContext& context, WeightLayout layout,
                              const std::vector<std::vector<TensorView>>& slots);
+// The dtype a view is packed in: its own, but f32 where blocks run along the rows' other dimension (a transposed view).
+DType packed_dtype(const TensorView& part);
 
+// The parts of a merged matrix may be stored in different types (in GGUF files they often are). Runs of parts of one
+// type become one segment: a matrix with its own kernel, which writes its columns of y.
 class Linear {
  public:
   Linear() = default;
@@ -39,16 +43,46 @@ class Linear {
   void operator()(const TensorView& x, const TensorView& y, ExecContext& exec) const;
   // y += the product; y f32.
   void accumulate(const TensorView& x, const TensorView& y, ExecContext& exec) const;
-  int64_t in() const { return weight_.k; }
-  int64_t out() const { return weight_.n; }
+  int64_t in() const { return in_; }
+  int64_t out() const { return out_; }
+  // The matrix as its kernel reads it, when it is one segment: for an embedding tied to it.
+  const WeightView& weight() const;
 
  private:
-  Kernel<LinearArgs> kernel_;
-  WeightView weight_;
-  std::shared_ptr<const PackedMatrices> storage_;
+  struct Segment {
+    Kernel<LinearArgs> kernel;
+    std::shared_ptr<const PackedMatrices> packed;
+    int64_t first = 0;  // column of y
+  };
+  void run(const TensorView& x, const TensorView& y, bool accumulate, ExecContext& exec) const;
+
+  int64_t in_ = 0, out_ = 0;
+  std::vector<Segment> segments_;
   std::vector<float> bias_;
   std::vector<float> scale_;  // [out], when any is not 1
   Kernel<ScaleColumnsArgs> scale_columns_;
+};
+
+// The same for one matrix per expert, with grouped_linear: [slots][sum of the parts' rows, k].
+class ExpertLinear {
+ public:
+  ExpertLinear() = default;
+  // By slot, its row parts; bias [slots, rows of all parts] or empty.
+  ExpertLinear(LoadContext& context, const std::vector<std::vector<TensorView>>& slots, const std::vector<float>& bias);
+
+  // `args` without weight and bias.
+  void operator()(GroupedLinearArgs args, ExecContext& exec) const;
+  int64_t slots() const { return slots_; }
+
+ private:
+  struct Segment {
+    Kernel<GroupedLinearArgs> kernel;
+    PackedMatrices packed;
+    std::vector<float> bias;  // [slots, the segment's rows]
+    int64_t first = 0;        // column of y
+  };
+  int64_t slots_ = 0;
+  std::vector<Segment> segments_;
 };
 
 // y holds the rank's own outputs.

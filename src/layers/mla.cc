@@ -80,14 +80,6 @@ void Mla::load_absorbed(LoadContext& context) {
   const int64_t nope = spec_.qk_nope_head_dim, v_dim = spec_.v_head_dim, rank = spec_.kv_lora_rank;
   const TensorView kv_b = context.weights.take(spec_.prefix + "kv_b_proj.weight", {spec_.heads * (nope + v_dim), rank},
                                                {.dim = 0, .units = spec_.heads});
-  HeadwiseLinearDesc desc;
-  desc.heads = heads_;
-  desc.x = dtype_;
-  desc.weight = kv_b.dtype;
-  desc.in = nope, desc.out = rank;
-  absorb_q_ = context.kernels.resolve(headwise_linear_op(), desc);
-  desc.in = rank, desc.out = v_dim;
-  absorb_v_ = context.kernels.resolve(headwise_linear_op(), desc);
   std::vector<std::vector<TensorView>> uk, uv;
   for (int64_t head = 0; head < heads_; ++head) {
     const int64_t row = head * (nope + v_dim);
@@ -99,6 +91,13 @@ void Mla::load_absorbed(LoadContext& context) {
     uk.push_back({transposed(kv_b.slice(0, row, nope))});
     uv.push_back({kv_b.slice(0, row + nope, v_dim)});
   }
+  HeadwiseLinearDesc desc;
+  desc.heads = heads_;
+  desc.x = dtype_;
+  desc.in = nope, desc.out = rank, desc.weight = packed_dtype(uk.at(0)[0]);
+  absorb_q_ = context.kernels.resolve(headwise_linear_op(), desc);
+  desc.in = rank, desc.out = v_dim, desc.weight = packed_dtype(uv.at(0)[0]);
+  absorb_v_ = context.kernels.resolve(headwise_linear_op(), desc);
   w_uk_ = pack_matrices(context, absorb_q_.layout, uk);
   w_uv_ = pack_matrices(context, absorb_v_.layout, uv);
 }

@@ -16,7 +16,7 @@ TensorView expert_rows(const TensorView& stack, int64_t index, bool transposed, 
   matrix.strides = {stack.strides[row_dim] * step, stack.strides[k_dim]};
   if (stack.data == nullptr) return matrix;  // planning
   const int64_t offset = index * stack.strides[0] + first * stack.strides[row_dim];
-  matrix.data = static_cast<std::byte*>(stack.data) + offset * int64_t(size_of(stack.dtype));
+  matrix.data = static_cast<std::byte*>(stack.data) + bytes_of(stack.dtype, offset);
   return matrix;
 }
 
@@ -25,12 +25,19 @@ constexpr RoutingRule shared_rule{.score = RouterScore::sigmoid, .experts = 1, .
 
 }  // namespace
 
-// This rank's experts as views of the checkpoint: by expert, its row parts.
+// This rank's experts: views of the checkpoint, by expert its row parts; biases as their rows are packed.
 struct Moe::ExpertViews {
   std::vector<std::vector<TensorView>> gate_up, down;
+  std::vector<float> gate_up_bias, down_bias;  // [experts, rows]; empty: none
 };
 
 Moe::Moe(LoadContext& context, const MoeSpec& spec) : spec_(spec), dtype_(context.dtype), comm_(&context.comm) {
+  // As GGUF files have the experts of families that put gate and up into one tensor.
+  const bool one_tensor = spec.storage == ExpertStorage::stacked || spec.storage == ExpertStorage::interleaved;
+  if (one_tensor && context.weights.has(spec.prefix + "experts.up_proj.weight")) {
+    spec_.storage = ExpertStorage::separate;
+    spec_.gate = "experts.gate_proj", spec_.up = "experts.up_proj", spec_.down = "experts.down_proj";
+  }
   const RoutingRule& rule = spec.rule;
   constexpr int32_t most_experts = 1 << 16;
   if (rule.experts > most_experts)
@@ -49,7 +56,7 @@ Moe::Moe(LoadContext& context, const MoeSpec& spec) : spec_(spec), dtype_(contex
   load_experts(context);
   load_shared(context);
   route_ = context.kernels.resolve(route_op(), {.rule = rule});
-  align_ = context.kernels.resolve(align_op(), {.experts = rule.experts, .slots = int32_t(gate_up_.view.slots)});
+  align_ = context.kernels.resolve(align_op(), {.experts = rule.experts, .slots = int32_t(gate_up_.slots())});
   activate_ = context.kernels.resolve(
       gated_activation_op(),
       {.width = spec.intermediate, .activation = spec.activation, .gated = spec.gated(), .y = dtype_});
@@ -71,7 +78,7 @@ Moe::ExpertViews Moe::take_apart(LoadContext& context, UnitRange mine) const {
   return views;
 }
 
-Moe::ExpertViews Moe::take_stacked(LoadContext& context, UnitRange mine) {
+Moe::ExpertViews Moe::take_stacked(LoadContext& context, UnitRange mine) const {
   const int64_t experts = spec_.rule.experts, hidden = spec_.hidden, inner = spec_.intermediate;
   const bool transposed = spec_.storage == ExpertStorage::interleaved;
   const auto take = [&](const std::string& name, int64_t rows, int64_t k) {
@@ -91,37 +98,58 @@ Moe::ExpertViews Moe::take_stacked(LoadContext& context, UnitRange mine) {
   const auto bias = [&](const std::string& name, int64_t rows) {
     return context.weights.take_floats(spec_.prefix + name + "_bias", {experts, rows}, {.units = experts});
   };
-  gate_up_bias_ = bias(spec_.gate_up, 2 * inner);
-  down_bias_ = bias(spec_.down, hidden);
+  views.gate_up_bias = bias(spec_.gate_up, 2 * inner);
+  views.down_bias = bias(spec_.down, hidden);
   if (!transposed) return views;
   // As the weights are packed: the gate's rows, then those of up.
   for (int64_t e = 0; e < mine.count; ++e) {
-    const auto at = gate_up_bias_.begin() + e * 2 * inner;
+    const auto at = views.gate_up_bias.begin() + e * 2 * inner;
     std::vector<float> stored(at, at + 2 * inner);
     for (int64_t i = 0; i < 2 * inner; ++i) at[i % 2 * inner + i / 2] = stored[size_t(i)];
   }
   return views;
 }
 
+Moe::ExpertViews Moe::take_separate(LoadContext& context, UnitRange mine) const {
+  const int64_t experts = spec_.rule.experts, hidden = spec_.hidden, inner = spec_.intermediate;
+  ExpertViews views;
+  views.gate_up.resize(size_t(mine.count));
+  views.down.resize(size_t(mine.count));
+  const auto take = [&](const std::string& name, int64_t rows, int64_t k, std::vector<std::vector<TensorView>>& to) {
+    const TensorView stack =
+        context.weights.take(spec_.prefix + name + ".weight", {experts, rows, k}, {.units = experts});
+    for (int64_t e = 0; e < mine.count; ++e) to[size_t(e)].push_back(expert_rows(stack, e, false, 0, 1, rows));
+  };
+  if (spec_.gated()) take(spec_.gate, inner, hidden, views.gate_up);
+  take(spec_.up, inner, hidden, views.gate_up);
+  take(spec_.down, hidden, inner, views.down);
+  if (!spec_.bias) return views;
+  const auto bias = [&](const std::string& name, int64_t rows) {
+    return context.weights.take_floats(spec_.prefix + name + ".bias", {experts, rows}, {.units = experts});
+  };
+  const std::vector<float> gate = spec_.gated() ? bias(spec_.gate, inner) : std::vector<float>();
+  const std::vector<float> up = bias(spec_.up, inner);
+  for (int64_t e = 0; e < mine.count; ++e)
+    for (const std::vector<float>* part : {&gate, &up})
+      if (!part->empty())
+        views.gate_up_bias.insert(views.gate_up_bias.end(), part->begin() + e * inner, part->begin() + (e + 1) * inner);
+  views.down_bias = bias(spec_.down, hidden);
+  return views;
+}
+
 void Moe::load_experts(LoadContext& context) {
-  const int64_t hidden = spec_.hidden, inner = spec_.intermediate;
+  const int64_t inner = spec_.intermediate;
   const UnitRange mine = units_of(context.shard(), spec_.rule.experts);
   up_width_ = spec_.gated() ? 2 * inner : inner;
   expert_to_slot_.assign(size_t(spec_.rule.experts), -1);
   for (int64_t e = mine.begin; e < mine.begin + mine.count; ++e) expert_to_slot_[size_t(e)] = int32_t(e - mine.begin);
   context.weights.set_active(double(spec_.rule.top_k) / spec_.rule.experts);
-  const ExpertViews views =
-      spec_.storage == ExpertStorage::apart ? take_apart(context, mine) : take_stacked(context, mine);
+  const ExpertViews views = spec_.storage == ExpertStorage::apart      ? take_apart(context, mine)
+                            : spec_.storage == ExpertStorage::separate ? take_separate(context, mine)
+                                                                       : take_stacked(context, mine);
   context.weights.set_active(1);
-  GroupedLinearDesc desc;
-  desc.slots = mine.count;
-  desc.x = dtype_;
-  desc.in = hidden, desc.out = up_width_, desc.weight = views.gate_up.at(0)[0].dtype;
-  up_gemm_ = context.kernels.resolve(grouped_linear_op(), desc);
-  desc.in = inner, desc.out = hidden, desc.weight = views.down.at(0)[0].dtype;
-  down_gemm_ = context.kernels.resolve(grouped_linear_op(), desc);
-  gate_up_ = pack_matrices(context, up_gemm_.layout, views.gate_up);
-  down_ = pack_matrices(context, down_gemm_.layout, views.down);
+  gate_up_ = ExpertLinear(context, views.gate_up, views.gate_up_bias);
+  down_ = ExpertLinear(context, views.down, views.down_bias);
 }
 
 void Moe::load_shared(LoadContext& context) {
@@ -133,7 +161,7 @@ void Moe::load_shared(LoadContext& context) {
 }
 
 Moe::Aligned Moe::align(const TensorView& topk_ids, ExecContext& exec) const {
-  const int64_t pairs = topk_ids.elements(), slots = gate_up_.view.slots;
+  const int64_t pairs = topk_ids.elements(), slots = gate_up_.slots();
   Aligned aligned;
   // Rows a block: no more than an expert gets on average, so that padding stays small. Blocks only tile M: no output
   // depends on them.
@@ -183,22 +211,18 @@ void Moe::forward(const TensorView& x, const TensorView& y, ExecContext& exec) c
   const TensorView outputs = exec.workspace.alloc(DType::f32, {pairs, spec_.hidden});
   GroupedLinearArgs gemm{.x = rows,
                          .x_divisor = top_k,
-                         .weight = gate_up_.view,
-                         .bias = gate_up_bias_.empty() ? nullptr : gate_up_bias_.data(),
                          .y = gate_up,
                          .sorted_token_ids = aligned.sorted_token_ids.as<int32_t>(),
                          .expert_ids = aligned.expert_ids.as<int32_t>(),
                          .num_tokens_post_padded = aligned.num_tokens_post_padded.as<int32_t>(),
                          .num_pairs = pairs,
                          .block_m = aligned.block_m};
-  up_gemm_(gemm, exec);
+  gate_up_(gemm, exec);
   activate_({.x = gate_up, .activation = spec_.activation, .gated = spec_.gated(), .y = inner}, exec);
   gemm.x = inner;
   gemm.x_divisor = 1;
-  gemm.weight = down_.view;
-  gemm.bias = down_bias_.empty() ? nullptr : down_bias_.data();
   gemm.y = outputs;
-  down_gemm_(gemm, exec);
+  down_(gemm, exec);
 
   // 5. Combine: the outputs are where they are summed.
   // 6. Weighted sum, in ascending expert id.

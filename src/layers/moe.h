@@ -7,8 +7,8 @@
 
 #include <optional>
 
-#include "kernels/linear.h"
 #include "kernels/moe.h"
+#include "layers/linear.h"
 #include "layers/mlp.h"
 
 namespace medley {
@@ -17,6 +17,7 @@ namespace medley {
 enum class ExpertStorage : uint8_t {
   apart,        // each its own: "experts.N." + gate, up [inner, hidden] and down [hidden, inner]
   stacked,      // one tensor of all: gate_up [experts, 2 inner, hidden], gate over up; down [experts, hidden, inner]
+  separate,     // one tensor of all for each of gate, up [experts, inner, hidden] and down [experts, hidden, inner]
   interleaved,  // gpt-oss: gate_up [experts, hidden, 2 inner], gate and up in turns; down [experts, inner, hidden]
 };
 
@@ -28,13 +29,15 @@ struct MoeSpec {
   std::string router = "gate.weight";
   std::string router_bias, correction_bias;  // empty: none
   ExpertStorage storage = ExpertStorage::apart;
-  std::string gate = "gate_proj", up = "up_proj", down = "down_proj";  // apart; an empty gate: not gated
+  std::string gate = "gate_proj", up = "up_proj", down = "down_proj";  // an empty gate: not gated
   std::string gate_up = "experts.gate_up_proj";  // stacked, interleaved; `down` is a full name then
-  bool bias = false;                             // of stacked experts: name + "_bias"
+  bool bias = false;  // of the experts, when they are not apart: name + "_bias"; separate: name + ".bias"
   std::optional<MlpSpec> shared;
   std::string shared_gate;  // [1, hidden]: the shared expert's output times its sigmoid; empty: as it is
 
-  bool gated() const { return storage != ExpertStorage::apart || !gate.empty(); }
+  bool gated() const {
+    return storage == ExpertStorage::stacked || storage == ExpertStorage::interleaved || !gate.empty();
+  }
 
   MoeSpec at(const std::string& place) const {
     MoeSpec copy = *this;
@@ -58,7 +61,8 @@ class Moe {
   struct ExpertViews;
   void load_experts(LoadContext& context);
   ExpertViews take_apart(LoadContext& context, UnitRange mine) const;
-  ExpertViews take_stacked(LoadContext& context, UnitRange mine);
+  ExpertViews take_stacked(LoadContext& context, UnitRange mine) const;
+  ExpertViews take_separate(LoadContext& context, UnitRange mine) const;
   void load_shared(LoadContext& context);
   void add_shared(const TensorView& x, const TensorView& y, ExecContext& exec) const;
 
@@ -67,15 +71,13 @@ class Moe {
   Communicator* comm_ = nullptr;
   Linear router_;
   std::vector<float> correction_bias_;
-  std::vector<int32_t> expert_to_slot_;          // [experts]
-  int64_t up_width_ = 0;                         // 2 * intermediate, or intermediate when not gated
-  PackedMatrices gate_up_, down_;                // slots x [up_width, hidden], slots x [hidden, intermediate]
-  std::vector<float> gate_up_bias_, down_bias_;  // [slots, ...]; empty: none
+  std::vector<int32_t> expert_to_slot_;  // [experts]
+  int64_t up_width_ = 0;                 // 2 * intermediate, or intermediate when not gated
+  ExpertLinear gate_up_, down_;          // slots x [up_width, hidden], slots x [hidden, intermediate]
   std::optional<Mlp> shared_;
   std::optional<Linear> shared_gate_;
   Kernel<RouteArgs> route_, route_shared_;
   Kernel<AlignArgs> align_;
-  Kernel<GroupedLinearArgs> up_gemm_, down_gemm_;
   Kernel<GatedActivationArgs> activate_;
   Kernel<WeightedSumArgs> sum_;
   Kernel<AddArgs> add_;

@@ -51,6 +51,7 @@ std::vector<float> inverse_frequencies(const RopeSpec& spec) {
     switch (spec.scaling) {
       case RopeScaling::linear: frequencies.push_back(frequency / float(spec.factor)); break;
       case RopeScaling::llama3: frequencies.push_back(llama3_frequency(spec, frequency)); break;
+      case RopeScaling::factors: frequencies.push_back(frequency / float(spec.factors.at(size_t(i)))); break;
       default: frequencies.push_back(frequency);
     }
   }

@@ -9,7 +9,7 @@
 
 namespace medley {
 
-enum class RopeScaling : uint8_t { none, linear, llama3, yarn };
+enum class RopeScaling : uint8_t { none, linear, llama3, yarn, factors };
 
 struct RopeSpec {
   int64_t dim = 0;  // rotary dimensions of a head
@@ -21,6 +21,7 @@ struct RopeSpec {
   double original_max_positions = 0;
   double low_freq_factor = 1, high_freq_factor = 4;  // llama3
   double beta_fast = 32, beta_slow = 1;              // yarn
+  std::vector<double> factors;                       // factors: what each frequency is divided by
   bool truncate = true;                              // yarn: round the ramp's ends to whole dimensions
   double attention_factor = 1;                       // multiplies cosines and sines
 };

@@ -89,11 +89,16 @@ class Decoder : public Model {
   void load_embedding(LoadContext& context) {
     const std::vector<int64_t> shape{spec_.info.vocab_size, spec_.info.hidden_size};
     const TensorView table = context.weights.take(spec_.embedding, shape);
-    embedding_ = pack_matrices(context, WeightLayout::row_major, {{table}});
     embed_ = context.kernels.resolve(embedding_op(), {.dim = shape[1], .weight = table.dtype});
     const std::string& head = spec_.tied ? spec_.embedding : spec_.head;
     if (spec_.tied) context.weights.ignore(spec_.head);
     head_ = Linear(context, {{head, "", shape[0], shape[1], {}}});
+    // Rows are gathered from a table of their own, but for blocks: those are dequantised anyway, from any layout.
+    if (spec_.tied && is_block(table.dtype)) {
+      embedding_.view = head_.weight();
+    } else {
+      embedding_ = pack_matrices(context, WeightLayout::row_major, {{table}});
+    }
     to_dtype_ = context.kernels.resolve(convert_rows_op(), {.x = DType::f32, .y = dtype_});
     if (wants_embedding()) copy_ = context.kernels.resolve(convert_rows_op(), {.x = DType::f32, .y = DType::f32});
     if (scales_logits()) scale_ = context.kernels.resolve(scale_op(), {.softcap = spec_.logits_softcap != 0});

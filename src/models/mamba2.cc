@@ -15,7 +15,8 @@ std::unique_ptr<Model> make_mamba2(ConfigReader& config) {
                    .conv_width = config.integer("conv_kernel", 4),
                    .conv_bias = config.boolean("use_conv_bias", true),
                    .proj_bias = config.boolean("use_bias", false),
-                   .norm_eps = spec.norm.eps};
+                   .norm_eps = spec.norm.eps,
+                   .norm_by_group = config.boolean("norm_by_group", false)};  // not transformers': GGUF's reading
   mixer.out_bias = mixer.proj_bias;
   if (mixer.heads * mixer.head_dim != config.integer("expand", 2) * hidden)
     config.refuse("num_heads", fmt::format("num_heads x head_dim must be expand x hidden_size"));

@@ -4,9 +4,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "base/json.h"
 #include "base/text.h"
 #include "models/families.h"
+#include "models/model_source.h"
 
 namespace medley {
 namespace {
@@ -66,11 +66,7 @@ std::vector<std::string> known_model_types() {
 }
 
 nlohmann::json read_config(const std::filesystem::path& model) {
-  const bool folder = std::filesystem::is_directory(model);
-  const std::filesystem::path path = folder ? model / "config.json" : model;
-  if (folder && !std::filesystem::exists(path))
-    fail("{}: has no config.json; a folder in the layout of a Hugging Face checkpoint is wanted", model.string());
-  return read_json(path, JsonFloats::python);
+  return open_model(model)->config();
 }
 
 std::unique_ptr<Model> make_model(const nlohmann::json& json, const std::string& origin) {

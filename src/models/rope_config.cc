@@ -62,6 +62,9 @@ RopeSpec read_rope(ConfigReader& config, std::optional<ConfigReader> scaling, in
       rope.low_freq_factor = scaling->number("low_freq_factor");
       rope.high_freq_factor = scaling->number("high_freq_factor");
       rope.original_max_positions = scaling->number("original_max_position_embeddings");
+    } else if (type == "factors") {
+      rope.scaling = RopeScaling::factors;  // not transformers': what GGUF files say of llama3's scaling
+      rope.factors = scaling->numbers("factors");
     } else if (type == "yarn") {
       read_yarn(config, *scaling, rope);
     } else if (type != "default") {
@@ -77,6 +80,8 @@ RopeSpec read_rope(ConfigReader& config, std::optional<ConfigReader> scaling, in
   if (!(partial > 0 && partial <= 1))
     fail("{}: partial_rotary_factor is {}: it must be above 0 and at most 1", config.origin(), partial);
   rope.dim = int64_t(double(head_dim) * partial);
+  if (rope.scaling == RopeScaling::factors && int64_t(rope.factors.size()) != rope.dim / 2)
+    fail("{}: the rope has {} factors for {} frequencies", config.origin(), rope.factors.size(), rope.dim / 2);
   if (rope.dim <= 0 || rope.dim > head_dim || rope.dim % 2 != 0)
     fail("{}: {} of {} head dimensions cannot be rotated: an even number of them is wanted", config.origin(), rope.dim,
          head_dim);

@@ -46,7 +46,8 @@ Mamba2Spec read_mamba2_block(ConfigReader& config, int64_t hidden, int64_t inner
                    .conv_width = config.integer("mamba_d_conv", 4),
                    .conv_bias = config.boolean("mamba_conv_bias", true),
                    .proj_bias = config.boolean("mamba_proj_bias", false),
-                   .norm_eps = norm.eps};
+                   .norm_eps = norm.eps,
+                   .norm_by_group = config.boolean("norm_by_group", false)};  // not transformers': GGUF's reading
   mixer.out_bias = mixer.proj_bias;
   if (mixer.heads <= 0 || mixer.groups <= 0) config.refuse("mamba_n_heads", "heads and groups must be above 0");
   if (config.is_text("mamba_d_head") || !config.has("mamba_d_head")) {

@@ -43,7 +43,8 @@ bool TensorView::contiguous() const {
 TensorView TensorView::slice(int dim, int64_t begin, int64_t count) const {
   MEDLEY_CHECK(dim < rank && begin >= 0 && count >= 0 && begin + count <= shape[dim]);
   TensorView part = *this;
-  part.data = static_cast<std::byte*>(data) + begin * strides[dim] * int64_t(size_of(dtype));
+  MEDLEY_CHECK(strides[dim] != 1 || count % block_elements(dtype) == 0);
+  part.data = static_cast<std::byte*>(data) + bytes_of(dtype, begin * strides[dim]);
   part.shape[dim] = count;
   return part;
 }

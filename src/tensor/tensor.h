@@ -17,6 +17,8 @@ enum class Device : uint8_t { cpu, cuda };
 
 constexpr int max_rank = 4;
 
+// Shapes and strides count elements, of block types too: their blocks run along the dimension of stride 1, and all
+// other strides are whole blocks.
 struct TensorView {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -32,11 +34,12 @@ struct TensorView {
 
   int64_t size(int dim) const { return shape[dim]; }
   int64_t elements() const;
-  size_t bytes() const { return size_t(elements()) * size_of(dtype); }  // of a contiguous copy
+  size_t bytes() const { return size_t(bytes_of(dtype, elements())); }  // of a contiguous copy
   bool contiguous() const;
   explicit operator bool() const { return data != nullptr; }
 
-  // Rows [begin, begin + count) of dimension `dim`, sharing memory.
+  // Rows [begin, begin + count) of dimension `dim`, sharing memory. A cut of block types along their contiguous
+  // dimension falls on block borders.
   TensorView slice(int dim, int64_t begin, int64_t count) const;
   // The same elements under another shape. The view must be contiguous.
   TensorView reshape(std::initializer_list<int64_t> shape) const;

@@ -22,6 +22,17 @@ TEST(TensorView, TheWrongTypeIsCaught) {
   EXPECT_THROW(buffer.view(DType::f32, {5}), std::logic_error);
 }
 
+TEST(TensorView, BlockTypesAreCutOnBlockBorders) {
+  Buffer buffer(2 * 2 * 144);
+  const TensorView whole = buffer.view(DType::q4_k, {2, 512});
+  EXPECT_EQ(whole.bytes(), 4u * 144);
+  const TensorView part = whole.slice(1, 256, 256).slice(0, 1, 1);
+  EXPECT_EQ(static_cast<std::byte*>(part.data), buffer.data() + 3 * 144);
+  EXPECT_EQ(part.bytes(), 144u);
+  EXPECT_THROW(whole.slice(1, 0, 128), std::logic_error);
+  EXPECT_THROW(whole.slice(1, 128, 256), std::logic_error);
+}
+
 TEST(Buffer, IsAlignedAndMoves) {
   Buffer first(100);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(first.data()) % 64, 0u);

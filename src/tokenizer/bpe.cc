@@ -53,6 +53,19 @@ BpeModel::BpeModel(JsonFields& fields, bool allow_byte_words) {
     if (!unk_) fields.refuse("unk_token", fmt::format("is \"{}\", which is not in the vocabulary", unk));
   }
   byte_fallback_ = fields.flag("byte_fallback", false);
+  prepare(allow_byte_words);
+}
+
+BpeModel::BpeModel(BpeTables tables, bool allow_byte_words)
+    : merges_(std::move(tables.merges)),
+      ignore_merges_(tables.ignore_merges),
+      unk_(tables.unk),
+      byte_fallback_(tables.byte_fallback) {
+  vocabulary_ = std::move(tables.vocabulary);
+  prepare(allow_byte_words);
+}
+
+void BpeModel::prepare(bool allow_byte_words) {
   find_byte_tokens();
   if (allow_byte_words) take_bytes();
   if (!byte_words_) find_safe_cuts();
@@ -68,8 +81,7 @@ BpeModel::BpeModel(const SentencePieces& pieces, const std::string& where) {
   unk_ = pieces.unk_id();
   fuse_unk_ = true;
   byte_fallback_ = pieces.byte_fallback;
-  find_byte_tokens();
-  find_safe_cuts();
+  prepare(false);
 }
 
 void BpeModel::make_merges(const SentencePieces& pieces) {

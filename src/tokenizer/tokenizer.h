@@ -15,6 +15,7 @@ namespace medley {
 
 struct TokenizerParts;
 class DecodeRun;
+struct GgufVocabulary;
 
 // A handle on an immutable tokenizer: cheap to copy, safe to use from several threads.
 class Tokenizer {
@@ -51,6 +52,7 @@ class Tokenizer {
 
  private:
   friend class StreamDecoder;
+  friend Tokenizer make_gguf_tokenizer(const GgufVocabulary& vocabulary);
   explicit Tokenizer(std::shared_ptr<const TokenizerParts> parts) : parts_(std::move(parts)) {}
   std::shared_ptr<const TokenizerParts> parts_;
 };

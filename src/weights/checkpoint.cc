@@ -58,12 +58,37 @@ Checkpoint::Checkpoint(const std::filesystem::path& folder) : folder_(folder) {
     if (!index.contains(tensor)) fail("{}: tensor {} is not listed in {}", entry.file->path(), tensor, index_name);
 }
 
+Checkpoint::Checkpoint(std::vector<GgufFile> files, const std::function<std::string(const std::string&)>& rename)
+    : gguf_files_(std::move(files)) {
+  MEDLEY_CHECK(!gguf_files_.empty());
+  for (const GgufFile& file : gguf_files_)
+    for (const auto& [name, tensor] : file.tensors())
+      if (const std::string renamed = rename(name); !renamed.empty()) add(renamed, tensor, file.file());
+}
+
+void Checkpoint::add(const std::string& name, Entry entry) {
+  const uint64_t bytes = entry.tensor.bytes.size();
+  const MappedFile& file = *entry.file;
+  const auto [at, fresh] = tensors_.emplace(name, std::move(entry));
+  if (!fresh) fail("{}: tensor {} is also in {}", file.path(), name, at->second.file->path());
+  total_bytes_ += bytes;
+}
+
+void Checkpoint::add(const std::string& name, const StoredTensor& tensor, const MappedFile& file) {
+  add(name, Entry{tensor, &file, {}});
+}
+
+void Checkpoint::add(const std::string& name, ConvertedTensor tensor, const MappedFile& file) {
+  StoredTensor stored;
+  stored.dtype_name = name_of(tensor.dtype);
+  stored.readable = true;
+  stored.view = TensorView(nullptr, tensor.dtype, std::span<const int64_t>(tensor.shape));
+  stored.bytes = {static_cast<const std::byte*>(nullptr), stored.view.bytes()};
+  add(name, Entry{std::move(stored), &file, std::move(tensor)});
+}
+
 void Checkpoint::add(const SafetensorsFile& file) {
-  for (const auto& [name, tensor] : file.tensors()) {
-    const auto [at, fresh] = tensors_.emplace(name, Entry{&tensor, &file});
-    if (!fresh) fail("{}: tensor {} is also in {}", file.path(), name, at->second.file->path());
-    total_bytes_ += tensor.bytes.size();
-  }
+  for (const auto& [name, tensor] : file.tensors()) add(name, tensor, file.file());
 }
 
 const Checkpoint::Entry* Checkpoint::find(const std::string& name) const {
@@ -72,18 +97,24 @@ const Checkpoint::Entry* Checkpoint::find(const std::string& name) const {
 }
 
 void Checkpoint::release(std::span<const std::byte> range) const {
-  for (const SafetensorsFile& file : files_) {
-    const std::span<const std::byte> bytes = file.file().bytes();
-    if (range.data() >= bytes.data() && range.data() < bytes.data() + bytes.size()) file.file().release(range);
-  }
+  const auto release_in = [&](const MappedFile& file) {
+    const std::span<const std::byte> bytes = file.bytes();
+    if (range.data() >= bytes.data() && range.data() < bytes.data() + bytes.size()) file.release(range);
+  };
+  for (const SafetensorsFile& file : files_) release_in(file.file());
+  for (const GgufFile& file : gguf_files_) release_in(file.file());
 }
 
 void Checkpoint::check_intact() const {
   for (const SafetensorsFile& file : files_) file.file().check_intact();
+  for (const GgufFile& file : gguf_files_) file.file().check_intact();
 }
 
 std::string Checkpoint::describe() const {
-  return files_.size() == 1 ? files_[0].path() : fmt::format("{} ({} files)", folder_.string(), files_.size());
+  const size_t files = files_.size() + gguf_files_.size();
+  if (files == 1) return files_.empty() ? gguf_files_[0].path() : files_[0].path();
+  const std::string where = gguf_files_.empty() ? folder_.string() : gguf_files_[0].path();
+  return fmt::format("{} ({} files)", where, files);
 }
 
 }  // namespace medley

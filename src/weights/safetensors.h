@@ -7,16 +7,9 @@
 #include <string>
 
 #include "base/mapped_file.h"
-#include "tensor/tensor.h"
+#include "weights/stored_tensor.h"
 
 namespace medley {
-
-struct StoredTensor {
-  std::string dtype_name;  // as the file spells it: "BF16"
-  bool readable = false;   // a dtype medley has; `view` is valid only then
-  TensorView view;         // into the mapping, read-only
-  std::span<const std::byte> bytes;
-};
 
 class SafetensorsFile {
  public:

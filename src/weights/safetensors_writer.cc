@@ -15,8 +15,8 @@ const char* file_name_of(DType dtype) {
     case DType::i32: return "I32";
     case DType::i64: return "I64";
     case DType::u8: return "U8";
+    default: fail("safetensors has no dtype for {}", name_of(dtype));
   }
-  return "?";
 }
 
 }  // namespace

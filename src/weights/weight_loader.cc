@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "kernels/block_format.h"
 
 namespace medley {
 
@@ -28,6 +29,14 @@ HeadRange heads_of(Shard shard, int64_t heads, int64_t groups, const std::string
   const UnitRange mine = units_of({int(shard.rank % ranks), int(ranks)}, share);
   return {{group * share + mine.begin, mine.count}, {group, 1}};
 }
+
+namespace {
+
+bool is_weight(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16 || is_block(dtype);
+}
+
+}  // namespace
 
 WeightLoader::WeightLoader(const Checkpoint& checkpoint, Shard shard, Progress progress)
     : checkpoint_(&checkpoint), shard_(shard), progress_(std::move(progress)) {
@@ -53,6 +62,18 @@ std::string WeightLoader::stored_name(const std::string& name) const {
   return !prefix.empty() && name.starts_with(prefix) ? stored + name.substr(prefix.size()) : name;
 }
 
+TensorView WeightLoader::whole(const std::string& name, const Checkpoint::Entry& entry) {
+  TensorView view = entry.tensor.view;
+  if (!entry.converted.fill) return view;
+  Made& made = made_[name];
+  if (made.takers++ == 0) {
+    made.buffer = Buffer(view.bytes());
+    entry.converted.fill(made.buffer.data());
+  }
+  view.data = made.buffer.data();
+  return view;
+}
+
 TensorView WeightLoader::take(const std::string& wanted, const std::vector<int64_t>& shape, const Slice& slice) {
   const std::string name = stored_name(wanted);
   check_size(name, shape);
@@ -60,11 +81,12 @@ TensorView WeightLoader::take(const std::string& wanted, const std::vector<int64
   if (checkpoint_ != nullptr) {
     const Checkpoint::Entry* entry = checkpoint_->find(name);
     if (entry == nullptr) fail("{}: tensor {} {} is missing", checkpoint_->describe(), name, describe_shape(shape));
-    const StoredTensor& stored = *entry->tensor;
-    if (!stored.readable ||
-        (stored.view.dtype != DType::f32 && stored.view.dtype != DType::bf16 && stored.view.dtype != DType::f16))
-      fail("{}: tensor {} is {}; medley reads F32, BF16 and F16 here. Convert the checkpoint to BF16.",
-           entry->file->path(), name, stored.dtype_name);
+    const StoredTensor& stored = entry->tensor;
+    if (!stored.readable || !is_weight(stored.view.dtype))
+      fail(
+          "{}: tensor {} is {}; medley reads F32, BF16, F16 and the block types of GGUF files from Q4_0 to Q6_K, IQ4 "
+          "and MXFP4. Convert the checkpoint to one of them.",
+          entry->file->path(), name, stored.dtype_name);
     const std::span<const int64_t> found(stored.view.shape.data(), size_t(stored.view.rank));
     if (!std::equal(found.begin(), found.end(), shape.begin(), shape.end()))
       fail("{}: tensor {} has shape {}, config.json makes it {}", entry->file->path(), name, describe_shape(found),
@@ -73,7 +95,7 @@ TensorView WeightLoader::take(const std::string& wanted, const std::vector<int64
       whole.dtype = stored.view.dtype;
       done_bytes_ += stored.view.bytes();
     } else {
-      whole = stored.view;
+      whole = this->whole(name, *entry);
     }
     used_.insert(name);
   }
@@ -86,6 +108,12 @@ TensorView WeightLoader::take(const std::string& wanted, const std::vector<int64
   const int64_t unit = count / std::max<int64_t>(slice.units, 1);
   const int64_t begin = slice.begin + mine.begin * unit;
   taken_.push_back({wanted, shape, slice.dim, begin, mine.count * unit, active_, mtp_});
+  const int64_t block = block_elements(whole.dtype);
+  if (slice.dim == whole.rank - 1 && (begin % block != 0 || mine.count * unit % block != 0))
+    fail(
+        "tensor {}: columns {} to {} are this rank's part, which cuts blocks of {} ({}). Use a number of ranks that "
+        "divides {} blocks, or a file of a type with smaller blocks (Q8_0: 32).",
+        name, begin, begin + mine.count * unit, block, name_of(whole.dtype), shape.back() / block);
   if (whole.data != nullptr) return whole.slice(slice.dim, begin, mine.count * unit);
   whole.shape[slice.dim] = mine.count * unit;  // planning: a shape without memory
   return whole;
@@ -100,17 +128,7 @@ std::vector<float> WeightLoader::take_floats(const std::string& name, const std:
     fail("tensor {} {}: too large for a tensor that is kept as float32", name, describe_shape(shape));
   std::vector<float> values(size_t(view.elements()), 0.0f);
   if (planning()) return values;
-  std::array<int64_t, max_rank> index{};
-  for (float& value : values) {
-    int64_t offset = 0;
-    for (int d = 0; d < view.rank; ++d) offset += index[size_t(d)] * view.strides[d];
-    switch (view.dtype) {
-      case DType::f32: value = view.as<float>()[offset]; break;
-      case DType::bf16: value = float(view.as<bf16>()[offset]); break;
-      default: value = float(view.as<f16>()[offset]); break;
-    }
-    for (int d = view.rank - 1; d >= 0 && ++index[size_t(d)] == view.shape[d]; --d) index[size_t(d)] = 0;
-  }
+  dequantize(view, values.data());
   packed(view);
   return values;
 }
@@ -140,15 +158,21 @@ void WeightLoader::packed(const TensorView& view) {
   if (checkpoint_ == nullptr) return;
   done_bytes_ += view.bytes();
   if (view.contiguous()) checkpoint_->release({static_cast<const std::byte*>(view.data), view.bytes()});
+  // A converted tensor goes when its only taker has packed all of it; others stay until finish().
+  std::erase_if(made_, [&](const auto& named) {
+    const Made& made = named.second;
+    return made.takers == 1 && made.buffer.data() == view.data && made.buffer.bytes() == view.bytes();
+  });
   if (progress_) progress_(done_bytes_, checkpoint_->total_bytes());
 }
 
-void WeightLoader::finish() const {
+void WeightLoader::finish() {
+  made_.clear();
   if (checkpoint_ == nullptr) return;
   checkpoint_->check_intact();
   std::vector<std::string> unused;
   for (const auto& [name, entry] : checkpoint_->tensors())
-    if (!used_.contains(name)) unused.push_back(fmt::format("{} {}", name, entry.tensor->view.describe()));
+    if (!used_.contains(name)) unused.push_back(fmt::format("{} {}", name, entry.tensor.view.describe()));
   if (unused.empty()) return;
   const size_t total = unused.size();
   unused.resize(std::min<size_t>(total, 8));

@@ -57,7 +57,7 @@ class WeightLoader {
  public:
   using Progress = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;
 
-  // Over a checkpoint; `checkpoint` outlives the views handed out.
+  // Over a checkpoint; the views handed out are valid until finish().
   WeightLoader(const Checkpoint& checkpoint, Shard shard, Progress progress = {});
   // Over nothing: views have shapes, dtype bf16 and no memory.
   explicit WeightLoader(Shard shard) : shard_(shard) {}
@@ -93,14 +93,20 @@ class WeightLoader {
   // use.
   void set_check_only(bool check_only) { check_only_ = check_only; }
 
-  // Throws Error naming tensors of the checkpoint that nobody took.
-  void finish() const;
+  // Throws Error naming tensors of the checkpoint that nobody took. Frees what was converted.
+  void finish();
 
   const std::vector<TakenWeight>& taken() const { return taken_; }
 
  private:
   void check_size(const std::string& name, const std::vector<int64_t>& shape) const;
   std::string stored_name(const std::string& name) const;
+  // A converted tensor (checkpoint.h), from its first take on.
+  struct Made {
+    Buffer buffer;
+    int takers = 0;
+  };
+  TensorView whole(const std::string& name, const Checkpoint::Entry& entry);
 
   const Checkpoint* checkpoint_ = nullptr;
   std::pair<std::string, std::string> renamed_;
@@ -112,6 +118,7 @@ class WeightLoader {
   bool mtp_ = false;
   bool check_only_ = false;
   std::set<std::string> used_;
+  std::map<std::string, Made> made_;
   std::vector<TakenWeight> taken_;
 };
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "golden_model.h"
+#include "models/model_source.h"
 #include "models/registry.h"
 #include "weights/weight_loader.h"
 
@@ -39,8 +40,8 @@ class ShardTest : public testing::TestWithParam<std::filesystem::path> {
  protected:
   std::vector<TakenWeight> load(Shard shard) {
     const auto model = make_model(read_config(GetParam()), GetParam().string());
-    const Checkpoint checkpoint(GetParam());
-    WeightLoader weights(checkpoint, shard);
+    const auto checkpoint = open_model(GetParam())->checkpoint();
+    WeightLoader weights(*checkpoint, shard);
     KernelSelector kernels(Device::cpu);
     Place comm(shard);
     ThreadPool threads(1);
@@ -57,7 +58,6 @@ TEST_P(ShardTest, TwoRanksSlicesMakeUpTheWhole) {
     int dim = 0;
   };
   std::map<std::string, Coverage> tensors;
-  const Checkpoint checkpoint(GetParam());
   int64_t split = 0;
   for (int rank = 0; rank < 2; ++rank)
     for (const TakenWeight& taken : load({rank, 2})) {

@@ -103,6 +103,10 @@ void with_weight_type(DType dtype, F&& f) {
 }
 
 template <class Desc>
+std::string no_blocks(const Desc& desc) {
+  return is_block(desc.weight) ? "takes f32, bf16 or f16 weights" : "";
+}
+template <class Desc>
 std::string any(const Desc&) {
   return {};
 }

@@ -422,10 +422,10 @@ void run_grouped(const GroupedLinearArgs& a, ExecContext& context) {
 
 }  // namespace
 
-extern const Implementation<LinearDesc, LinearArgs> linear{"cuda.linear", Level::cuda, any, run_linear};
+extern const Implementation<LinearDesc, LinearArgs> linear{"cuda.linear", Level::cuda, no_blocks, run_linear};
 extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear{"cuda.headwise_linear", Level::cuda,
-                                                                                    any, run_headwise};
+                                                                                    no_blocks, run_headwise};
 extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear{"cuda.grouped_linear", Level::cuda,
-                                                                                 any, run_grouped};
+                                                                                 no_blocks, run_grouped};
 
 }  // namespace medley::cuda

@@ -116,7 +116,8 @@ void run_add(const AddArgs& a, ExecContext& context) {
 
 }  // namespace
 
-extern const Implementation<EmbeddingDesc, EmbeddingArgs> embedding{"cuda.embedding", Level::cuda, any, run_embedding};
+extern const Implementation<EmbeddingDesc, EmbeddingArgs> embedding{"cuda.embedding", Level::cuda, no_blocks,
+                                                                    run_embedding};
 extern const Implementation<GatedActivationDesc, GatedActivationArgs> gated_activation{
     "cuda.gated_activation", Level::cuda, any, run_activation};
 extern const Implementation<ConvertRowsDesc, ConvertRowsArgs> convert_rows{"cuda.convert_rows", Level::cuda, any,

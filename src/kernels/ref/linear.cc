@@ -1,8 +1,11 @@
-// linear and grouped_linear, plainly: every output is one dot product over k.
+// linear and grouped_linear, plainly: every output is one dot product over k. Weights in blocks: of every group of
+// columns with one scale, the small integers times x are summed, and x alone; the scale and the minimum apply to these
+// sums, groups in ascending order.
 #include "kernels/linear.h"
 
 #include <vector>
 
+#include "kernels/block_format.h"
 #include "kernels/ref/scalar.h"
 
 namespace medley::ref {
@@ -10,16 +13,58 @@ namespace {
 
 constexpr int64_t rows_per_task = 16;  // weight rows widened to float once and used for every token
 
+// A row of weights as the products take it: plain ones as they are (one group), blocks as integers with their scales.
+struct Row {
+  std::vector<float> q;  // [k]
+  int64_t group = 0;
+  bool blocks = false, minimum = false;
+  std::vector<float> d, m;  // of blocks: [k / group]
+
+  void read(const WeightView& weight, int64_t slot, int64_t n) {
+    q.resize(size_t(weight.k));
+    blocks = is_block(weight.dtype);
+    if (!blocks) return weight_row(weight, slot, n, q.data());
+    const BlockFormat& format = format_of(weight.dtype);
+    group = format.group;
+    minimum = format.minimum;
+    d.clear(), m.clear();
+    BlockParts parts;
+    for (int64_t k = 0; k < weight.k; k += format.elements) {
+      weight_block(weight, slot, n, k / format.elements, parts);
+      for (int i = 0; i < format.elements; ++i) q[size_t(k + i)] = float(level_of(format, parts.codes[i]));
+      for (int g = 0; g < format.groups(); ++g) {
+        d.push_back(group_scale(format, parts, g));
+        m.push_back(group_minimum(format, parts, g));
+      }
+    }
+  }
+
+  template <class X>
+  float times(const X* x) const {
+    if (!blocks) return dot(x, q.data(), int64_t(q.size()));
+    float total = 0;
+    for (size_t g = 0; g < d.size(); ++g) {
+      float products = 0, sum = 0;
+      for (int64_t i = int64_t(g) * group; i < int64_t(g + 1) * group; ++i) {
+        products += q[size_t(i)] * to_float(x[i]);
+        sum += to_float(x[i]);
+      }
+      total += d[g] * products;
+      if (minimum) total -= m[g] * sum;
+    }
+    return total;
+  }
+};
+
 // y(token row, out) for weight rows [begin, end) of one slot; `x_row` and `y_row` map a token to its rows.
 template <class X, class Y>
 void multiply(const WeightView& weight, int64_t slot, int64_t begin, int64_t end, const float* bias, bool accumulate,
-              const std::vector<std::pair<const X*, Y*>>& tokens, std::vector<float>& row) {
-  row.resize(size_t(weight.k));
+              const std::vector<std::pair<const X*, Y*>>& tokens, Row& row) {
   for (int64_t n = begin; n < end; ++n) {
-    for (int64_t k = 0; k < weight.k; ++k) row[size_t(k)] = weight_at(weight, slot, n, k);
+    row.read(weight, slot, n);
     const float b = bias != nullptr ? bias[slot * weight.n + n] : 0.0f;
     for (const auto& [x, y] : tokens) {
-      const float value = dot(x, row.data(), weight.k) + b;
+      const float value = row.times(x) + b;
       store(y + n, accumulate ? to_float(y[n]) + value : value);
     }
   }
@@ -34,7 +79,7 @@ void run_linear(const LinearArgs& a, ExecContext& context) {
       for (int64_t t = 0; t < a.x.size(0); ++t) tokens.emplace_back(a.x.row<X>(t), a.y.row<Y>(t));
       const int64_t tasks = (a.weight.n + rows_per_task - 1) / rows_per_task;
       context.threads.parallel_for(tasks, [&](int64_t task, int) {
-        std::vector<float> row;
+        Row row;
         const int64_t begin = task * rows_per_task, end = std::min(begin + rows_per_task, a.weight.n);
         multiply<X, Y>(a.weight, 0, begin, end, a.bias, a.accumulate, tokens, row);
       });
@@ -53,7 +98,7 @@ void run_headwise(const HeadwiseLinearArgs& a, ExecContext& context) {
         std::vector<std::pair<const X*, Y*>> tokens;
         for (int64_t t = 0; t < a.x.size(0); ++t)
           tokens.emplace_back(a.x.row<X>(t) + head * a.x.strides[1], a.y.row<Y>(t) + head * a.y.strides[1]);
-        std::vector<float> row;
+        Row row;
         multiply<X, Y>(a.weight, head, begin, std::min(begin + rows_per_task, a.weight.n), nullptr, false, tokens, row);
       });
     });
@@ -74,7 +119,7 @@ void run_grouped(const GroupedLinearArgs& a, ExecContext& context) {
           const int64_t pair = a.sorted_token_ids[block * a.block_m + i];
           if (pair < a.num_pairs) tokens.emplace_back(a.x.row<X>(pair / a.x_divisor), a.y.row<Y>(pair));
         }
-        std::vector<float> row;
+        Row row;
         multiply<X, Y>(a.weight, a.expert_ids[block], begin, std::min(begin + rows_per_task, a.weight.n), a.bias, false,
                        tokens, row);
       });

@@ -11,8 +11,12 @@ void run_embedding(const EmbeddingArgs& a, ExecContext& context) {
   context.threads.parallel_for(a.ids.size(0), [&](int64_t t, int) {
     const int64_t row = a.ids.as<int32_t>()[t] - a.first_id;
     float* y = a.y.row<float>(t);
-    const bool here = row >= 0 && row < a.table.n;
-    for (int64_t i = 0; i < a.table.k; ++i) y[i] = here ? weight_at(a.table, 0, row, i) * a.scale : 0.0f;
+    if (row < 0 || row >= a.table.n) {
+      std::fill_n(y, a.table.k, 0.0f);
+      return;
+    }
+    weight_row(a.table, 0, row, y);
+    for (int64_t i = 0; i < a.table.k; ++i) y[i] *= a.scale;
   });
 }
 
