@@ -42,6 +42,8 @@ class EngineCore {
   const ModelInfo& info() const { return model_->info(); }
   const std::vector<int32_t>& eos_ids() const { return eos_ids_; }
   DType dtype() const { return dtype_; }
+  std::string backend() const;  // "cpu", or "cuda (NVIDIA H200)"
+  const ModelRunner& runner() const { return *runner_; }
   const std::vector<std::string>& kernels() const { return kernels_; }
   const Scheduler& scheduler() const { return *scheduler_; }
   CacheUsage cache_usage() const { return cache_->usage(); }
@@ -62,6 +64,7 @@ class EngineCore {
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<Sampler> sampler_;
   DType dtype_ = DType::f32;
+  Device device_ = Device::cpu;
   std::vector<int32_t> eos_ids_;
   std::vector<std::string> kernels_;
   std::vector<RequestId> slot_owner_;  // whose state the sampler has in a slot

@@ -5,17 +5,23 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "engine/backend.h"
 #include "engine/engine_core.h"
 #include "models/registry.h"
+#include "tensor/device_memory.h"
 
 namespace medley {
 namespace {
 
-Level highest_level(const std::string& name) {
-  if (name.empty()) return Level::avx512;
-  for (const Level level : {Level::ref, Level::simd, Level::avx512})
+Level highest_level(const std::string& name, Device device) {
+  if (name.empty()) return Level::sm90;
+  std::string known;
+  for (const Level level : {Level::ref, Level::simd, Level::avx512, Level::cuda, Level::sm90}) {
+    if (device_of(level) != device) continue;
     if (name == name_of(level)) return level;
-  fail("kernels \"{}\" are not known; medley has ref, simd and avx512", name);
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(level));
+  }
+  fail("kernels \"{}\" are not known on backend {}; there are {}", name, name_of(device), known);
 }
 
 // "auto": bf16 unless the config says that the weights are float32.
@@ -44,7 +50,8 @@ std::vector<int32_t> read_eos_ids(const std::filesystem::path& folder, const Mod
   return ids;
 }
 
-int64_t available_memory() {
+int64_t available_memory(Device device) {
+  if (device == Device::cuda) return int64_t(device_info().free_bytes);
   std::ifstream meminfo("/proc/meminfo");
   std::string key;
   int64_t kilobytes = 0;
@@ -55,9 +62,10 @@ int64_t available_memory() {
   return int64_t(1) << 32;  // no /proc: a modest guess
 }
 
-// Room for max_running requests of the model's length (8192 tokens at most), but no more than a quarter of the memory
-// that is free: pages nobody uses are never touched.
-int64_t useful_cache_bytes(const Model& model, const EngineOptions& options) {
+// Room for max_running requests of the model's length (8192 tokens at most), but no more than a share of the memory
+// that is free once the weights are there: on the host a quarter (pages nobody uses are never touched), on a device
+// nine tenths (the rest is for activations).
+int64_t useful_cache_bytes(const Model& model, const EngineOptions& options, Device device) {
   int64_t per_token = 0, per_request = 0;
   for (const KvCacheSpec& spec : model.cache_specs()) {
     per_token += spec.bytes_per_token();
@@ -66,10 +74,17 @@ int64_t useful_cache_bytes(const Model& model, const EngineOptions& options) {
   const int64_t positions = model.info().max_positions;
   const int64_t length = std::min<int64_t>(positions > 0 ? positions : 8192, 8192);
   const int64_t wanted = options.max_running * (per_token * (length + 64) + per_request);
-  return std::max<int64_t>(std::min(wanted + wanted / 8, available_memory() / 4), int64_t(1) << 20);
+  const int64_t available = available_memory(device);
+  const int64_t most = device == Device::cpu ? available / 4 : available / 10 * 9;
+  return std::max<int64_t>(std::min(wanted + wanted / 8, most), int64_t(1) << 20);
 }
 
 }  // namespace
+
+std::string EngineCore::backend() const {
+  if (device_ == Device::cpu) return "cpu";
+  return fmt::format("{} ({})", name_of(device_), device_info().name);
+}
 
 std::unique_ptr<EngineCore> EngineCore::load(const std::filesystem::path& path, const EngineOptions& options,
                                              int64_t max_chunk) {
@@ -79,6 +94,7 @@ std::unique_ptr<EngineCore> EngineCore::load(const std::filesystem::path& path, 
   std::unique_ptr<EngineCore> core(new EngineCore);
   const nlohmann::json config = read_config(path);
   core->model_ = make_model(config, (path / "config.json").string());
+  core->device_ = choose_device(options.backend);
   core->dtype_ = choose_dtype(options.dtype, config);
   core->eos_ids_ = read_eos_ids(path, core->model_->info());
   core->threads_ = std::make_unique<ThreadPool>(options.threads);
@@ -86,14 +102,15 @@ std::unique_ptr<EngineCore> EngineCore::load(const std::filesystem::path& path, 
   core->checkpoint_ = std::make_unique<Checkpoint>(path);
 
   WeightLoader weights(*core->checkpoint_, {}, options.progress);
-  KernelSelector kernels(Device::cpu, highest_level(options.kernels));
+  KernelSelector kernels(core->device_, highest_level(options.kernels, core->device_));
   LoadContext context{weights, kernels, *core->comm_, *core->threads_, core->dtype_, options.reproducible};
   core->model_->load(context, {});
   weights.finish();
   core->kernels_ = kernels.chosen();
 
   const std::vector<KvCacheSpec>& specs = core->model_->cache_specs();
-  const int64_t bytes = options.memory > 0 ? int64_t(options.memory) : useful_cache_bytes(*core->model_, options);
+  const int64_t bytes =
+      options.memory > 0 ? int64_t(options.memory) : useful_cache_bytes(*core->model_, options, core->device_);
   core->arena_ = std::make_unique<Arena>(plan_arena(bytes, specs));
   const SchedulerConfig scheduling{.max_batched_tokens = options.max_batched_tokens,
                                    .max_running = options.max_running,
@@ -102,7 +119,8 @@ std::unique_ptr<EngineCore> EngineCore::load(const std::filesystem::path& path, 
                                    .eos_token_ids = core->eos_ids_};
   core->cache_ = std::make_unique<KvCacheCoordinator>(specs, *core->arena_, scheduling.max_step_tokens());
   core->scheduler_ = std::make_unique<Scheduler>(scheduling, *core->cache_);
-  core->runner_ = std::make_unique<ModelRunner>(*core->model_, core->arena_->geometry(), *core->threads_);
+  core->runner_ = std::make_unique<ModelRunner>(*core->model_, core->arena_->geometry(), *core->threads_, core->device_,
+                                                options.graphs);
   core->sampler_ = std::make_unique<Sampler>(core->model_->info().vocab_size, *core->threads_);
   core->slot_owner_.assign(size_t(options.max_running), 0);
   return core;

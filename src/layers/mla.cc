@@ -91,7 +91,7 @@ void Mla::load_absorbed(LoadContext& context) {
   std::vector<std::vector<TensorView>> uk, uv;
   for (int64_t head = 0; head < heads_; ++head) {
     const int64_t row = head * (nope + v_dim);
-    if (context.weights.planning()) {
+    if (kv_b.data == nullptr) {  // no checkpoint
       uk.push_back({TensorView(nullptr, kv_b.dtype, {rank, nope})});
       uv.push_back({TensorView(nullptr, kv_b.dtype, {v_dim, rank})});
       continue;
