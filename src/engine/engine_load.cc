@@ -5,34 +5,11 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "engine/backend.h"
 #include "engine/engine_core.h"
-#include "models/registry.h"
 #include "tensor/device_memory.h"
 
 namespace medley {
 namespace {
-
-Level highest_level(const std::string& name, Device device) {
-  if (name.empty()) return Level::sm90;
-  std::string known;
-  for (const Level level : {Level::ref, Level::simd, Level::avx512, Level::cuda, Level::sm90}) {
-    if (device_of(level) != device) continue;
-    if (name == name_of(level)) return level;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(level));
-  }
-  fail("kernels \"{}\" are not known on backend {}; there are {}", name, name_of(device), known);
-}
-
-// "auto": bf16 unless the config says that the weights are float32.
-DType choose_dtype(const std::string& wanted, const nlohmann::json& config) {
-  if (wanted == "f32") return DType::f32;
-  if (wanted == "bf16") return DType::bf16;
-  if (wanted != "auto") fail("dtype \"{}\" is not known; use auto, f32 or bf16", wanted);
-  for (const char* field : {"dtype", "torch_dtype"})
-    if (config.contains(field) && config[field] == "float32") return DType::f32;
-  return DType::bf16;
-}
 
 // generation_config.json's EOS ids are the ones the model was tuned to end with; config.json's otherwise.
 std::vector<int32_t> read_eos_ids(const std::filesystem::path& folder, const ModelInfo& info) {
@@ -81,47 +58,27 @@ int64_t useful_cache_bytes(const Model& model, const EngineOptions& options, Dev
 
 }  // namespace
 
-std::string EngineCore::backend() const {
-  if (device_ == Device::cpu) return "cpu";
-  return fmt::format("{} ({})", name_of(device_), device_info().name);
-}
-
 std::unique_ptr<EngineCore> EngineCore::load(const std::filesystem::path& path, const EngineOptions& options,
                                              int64_t max_chunk) {
-  if (!std::filesystem::is_directory(path))
-    fail("{}: {}; a folder with config.json and model.safetensors is wanted", path.string(),
-         std::filesystem::exists(path) ? "is not a folder" : "is not there");
   std::unique_ptr<EngineCore> core(new EngineCore);
-  const nlohmann::json config = read_config(path);
-  core->model_ = make_model(config, (path / "config.json").string());
-  core->device_ = choose_device(options.backend);
-  core->dtype_ = choose_dtype(options.dtype, config);
-  core->eos_ids_ = read_eos_ids(path, core->model_->info());
-  core->threads_ = std::make_unique<ThreadPool>(options.threads);
-  core->comm_ = make_self_comm();
-  core->checkpoint_ = std::make_unique<Checkpoint>(path);
+  core->loaded_ = load_model(path, options);
+  Model& model = *core->loaded_.model;
+  core->eos_ids_ = read_eos_ids(path, model.info());
 
-  WeightLoader weights(*core->checkpoint_, {}, options.progress);
-  KernelSelector kernels(core->device_, highest_level(options.kernels, core->device_));
-  LoadContext context{weights, kernels, *core->comm_, *core->threads_, core->dtype_, options.reproducible};
-  core->model_->load(context, {});
-  weights.finish();
-  core->kernels_ = kernels.chosen();
-
-  const std::vector<KvCacheSpec>& specs = core->model_->cache_specs();
+  const std::vector<KvCacheSpec>& specs = model.cache_specs();
   const int64_t bytes =
-      options.memory > 0 ? int64_t(options.memory) : useful_cache_bytes(*core->model_, options, core->device_);
+      options.memory > 0 ? int64_t(options.memory) : useful_cache_bytes(model, options, core->loaded_.device);
   core->arena_ = std::make_unique<Arena>(plan_arena(bytes, specs));
   const SchedulerConfig scheduling{.max_batched_tokens = options.max_batched_tokens,
                                    .max_running = options.max_running,
                                    .max_chunk = max_chunk,
-                                   .max_model_len = core->model_->info().max_positions,
+                                   .max_model_len = model.info().max_positions,
                                    .eos_token_ids = core->eos_ids_};
   core->cache_ = std::make_unique<KvCacheCoordinator>(specs, *core->arena_, scheduling.max_step_tokens());
   core->scheduler_ = std::make_unique<Scheduler>(scheduling, *core->cache_);
-  core->runner_ = std::make_unique<ModelRunner>(*core->model_, core->arena_->geometry(), *core->threads_, core->device_,
-                                                options.graphs);
-  core->sampler_ = std::make_unique<Sampler>(core->model_->info().vocab_size, *core->threads_);
+  core->runner_ = std::make_unique<ModelRunner>(model, core->arena_->geometry(), *core->loaded_.threads,
+                                                core->loaded_.device, options.graphs);
+  core->sampler_ = std::make_unique<Sampler>(model.info().vocab_size, *core->loaded_.threads);
   core->slot_owner_.assign(size_t(options.max_running), 0);
   return core;
 }

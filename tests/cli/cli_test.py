@@ -76,12 +76,13 @@ class UsageTest(Case):
             "logits": "--ids --out --chunk --dtype --reproducible --backend",
             "inspect": "--json --memory --dtype --backend",
             "tokenize": "--show",
+            "bench model": "--random-weights --batch --context --prefill --backend --dtype --no-graphs",
             "verify": "--chunk --dtype --reproducible --threads --kernels --backend",
         }
         overview = self.good("--help")
         for command, options in wanted.items():
-            self.assertIn(command, overview)
-            text = self.good(command, "--help")
+            self.assertIn(command.split()[0], overview)
+            text = self.good(*command.split(), "--help")
             for option in options.split():
                 self.assertRegex(text, rf"(?m)^ +(-\w,)?{re.escape(option)}\b")
             self.assertIn("Examples:\n  medley ", text)

@@ -23,8 +23,9 @@ constexpr double bar = 1e-3;
 
 class GoldenTest : public testing::TestWithParam<std::filesystem::path> {
  protected:
-  std::unique_ptr<EngineCore> load(int64_t chunk, bool reproducible, const char* kernels) {
+  std::unique_ptr<EngineCore> load(int64_t chunk, bool reproducible, const std::string& kernels) {
     EngineOptions options;
+    options.backend = test_backend();
     options.dtype = "f32";
     options.threads = 2;
     options.memory = size_t(8) << 20;
@@ -40,7 +41,7 @@ class GoldenTest : public testing::TestWithParam<std::filesystem::path> {
       for (const GoldenCase& golden : cases) allowed.push_back(aim * compare(golden.logits, golden.logits).deviation);
       return allowed;
     }
-    const auto plain = load(0, false, "ref"), fast = load(0, false, "");
+    const auto plain = load(0, false, plain_kernels()), fast = load(0, false, "");
     for (const GoldenCase& golden : cases) {
       const double apart = compare(run_logits(*plain, golden.prompt), run_logits(*fast, golden.prompt)).max_error;
       const double deviation = compare(golden.logits, golden.logits).deviation;
@@ -54,7 +55,7 @@ TEST_P(GoldenTest, LogitsAreTransformersInAnyChunking) {
   const std::vector<GoldenCase> cases = read_golden(GetParam());
   ASSERT_FALSE(cases.empty());
   const std::vector<double> allowed = tolerances(cases);
-  for (const char* kernels : {"ref", ""})
+  for (const std::string& kernels : {plain_kernels(), std::string()})
     for (const bool reproducible : {false, true})
       for (const int64_t chunk : {0, 1, 7}) {
         const auto engine = load(chunk, reproducible, kernels);
