@@ -56,6 +56,7 @@ LoadedModel load_model(const std::filesystem::path& path, const EngineOptions& o
   KernelSelector kernels(loaded.device, highest_level(options.kernels, loaded.device));
   LoadContext context{weights, kernels, *loaded.comm, *loaded.threads, loaded.dtype, options.reproducible};
   loaded.model->load(context, {});
+  if (context.uploader) context.uploader->finish();
   weights.finish();
   loaded.kernels = kernels.chosen();
   return loaded;

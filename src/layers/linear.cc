@@ -81,7 +81,6 @@ PackedMatrices pack_matrices(LoadContext& context, WeightLayout layout,
     pack_rows(task.rows, 0, {.dtype = view.dtype, .n = task.rows.size(0), .k = view.k}, piece);
     context.uploader->send(thread, matrix + task.row0 * row_bytes, size_t(task.rows.size(0) * row_bytes));
   });
-  if (context.uploader) context.uploader->finish();
   for (const auto& slot : slots)
     for (const TensorView& part : slot) context.weights.packed(part);
   return packed;

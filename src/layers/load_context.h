@@ -22,7 +22,8 @@ struct LoadContext {
   bool reproducible = false;  // one arithmetic path per layer kind, whatever the chunking
   // By the stored parts they hold: layers that share weights share the packed matrix.
   std::map<std::string, std::shared_ptr<const PackedMatrices>> packed{};
-  std::shared_ptr<Uploader> uploader{};  // made when the first matrix goes to the device
+  // Made when the first matrix goes to the device. What it was given is there once its finish() returns.
+  std::shared_ptr<Uploader> uploader{};
 
   Shard shard() const { return weights.shard(); }
 };

@@ -15,6 +15,12 @@ cudaStream_t stream_of(void* stream) {
   return static_cast<cudaStream_t>(stream);
 }
 
+// Without a device all memory is the host's, and the runtime refuses even copies there.
+bool usable() {
+  static const bool found = cuda_missing().empty();
+  return found;
+}
+
 }  // namespace
 
 std::string cuda_missing() {
@@ -52,11 +58,12 @@ void device_free(std::byte* data) noexcept {
 }
 
 void copy_bytes(void* to, const void* from, size_t bytes, void* stream) {
-  must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)), "cudaMemcpyAsync");
+  copy_async(to, from, bytes, stream);
   synchronize(stream);
 }
 
 void copy_async(void* to, const void* from, size_t bytes, void* stream) {
+  if (!usable()) return void(std::memcpy(to, from, bytes));
   must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)), "cudaMemcpyAsync");
 }
 
@@ -69,6 +76,7 @@ void fill_bytes(void* to, int value, size_t bytes, Device device) {
 }
 
 void synchronize(void* stream) {
+  if (!usable()) return;
   must(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize");
 }
 
