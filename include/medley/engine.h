@@ -30,6 +30,7 @@ struct EngineOptions {
   bool reproducible = false;         // the same bits however a prompt is chunked, also after a preemption
   std::string kernels;  // highest level of kernels: "ref", "simd", "avx512"; "cuda", "sm90"; empty: the best there is
   bool graphs = true;   // CUDA: steps that only decode are recorded and replayed
+  bool random_weights = false;  // none are read, they are made up: for measuring, from a config.json alone
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;  // of loading
 };
 

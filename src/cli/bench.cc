@@ -14,7 +14,6 @@ namespace {
 
 struct BenchOptions {
   std::string model;
-  bool random_weights = false;
   std::vector<int32_t> batches{1}, contexts{4096}, prefills;
   int steps = 32;
   EngineOptions engine;
@@ -22,10 +21,10 @@ struct BenchOptions {
 
 int bench_model(const BenchOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  LoadedModel loaded = load_model(options.model, options.engine, options.random_weights);
+  LoadedModel loaded = load_model(options.model, options.engine);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::cout << fmt::format("{} on {}, {}, {} after {:.2f} s\n", options.model, loaded.backend(), name_of(loaded.dtype),
-                           options.random_weights ? "random weights" : "loaded", seconds);
+                           options.engine.random_weights ? "random weights" : "loaded", seconds);
   if (loaded.device == Device::cuda) {
     const DeviceInfo info = device_info();
     std::cout << fmt::format("device memory in use {} of {}\n", human_bytes(info.total_bytes - info.free_bytes),
@@ -70,7 +69,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("MODEL", options->model, "Folder of a checkpoint; with --random-weights also a config.json")
       ->required()
       ->type_name("");
-  command->add_flag("--random-weights", options->random_weights, "Read no weights, make them up");
+  command->add_flag("--random-weights", options->engine.random_weights, "Read no weights, make them up");
   const auto add = [&](const char* name, std::vector<int32_t>& values, const char* help) {
     command->add_option(name, values, help)->delimiter(',')->check(quiet(CLI::PositiveNumber))->type_name("N,...");
   };

@@ -37,7 +37,8 @@ std::string LoadedModel::backend() const {
   return fmt::format("{} ({})", name_of(device), device_info().name);
 }
 
-LoadedModel load_model(const std::filesystem::path& path, const EngineOptions& options, bool random_weights) {
+LoadedModel load_model(const std::filesystem::path& path, const EngineOptions& options) {
+  const bool random_weights = options.random_weights;
   if (!random_weights && !std::filesystem::is_directory(path))
     fail("{}: {}; a folder with config.json and model.safetensors is wanted", path.string(),
          std::filesystem::exists(path) ? "is not a folder" : "is not there");

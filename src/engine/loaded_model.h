@@ -25,7 +25,7 @@ struct LoadedModel {
   std::string backend() const;  // "cpu", or "cuda (NVIDIA H200)"
 };
 
-// `path` is a checkpoint's folder; with `random_weights` it may be a config.json, and no weight is read.
-LoadedModel load_model(const std::filesystem::path& path, const EngineOptions& options, bool random_weights = false);
+// `path` is a checkpoint's folder; with EngineOptions::random_weights it may be a config.json.
+LoadedModel load_model(const std::filesystem::path& path, const EngineOptions& options);
 
 }  // namespace medley

@@ -14,8 +14,8 @@ TEST(ModelBench, EveryFamilyDecodesWithRandomWeights) {
   for (const auto& entry : std::filesystem::directory_iterator(golden)) {
     if (!std::filesystem::exists(entry.path() / "config.json")) continue;
     SCOPED_TRACE(entry.path().filename());
-    LoadedModel loaded =
-        load_model(entry.path() / "config.json", {.backend = "cpu", .dtype = "bf16", .threads = 2}, true);
+    LoadedModel loaded = load_model(entry.path() / "config.json",
+                                    {.backend = "cpu", .dtype = "bf16", .threads = 2, .random_weights = true});
     const ModelBench bench(loaded, true);
     const DecodeCase one{.batch = 3, .context = 20, .steps = 1};
     const DecodeTimes times = bench.decode(one);

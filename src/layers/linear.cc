@@ -25,6 +25,27 @@ std::string key_of(WeightLayout layout, const std::vector<LinearPart>& parts) {
   return key;
 }
 
+// The same numbers in every layout and on every device.
+void fill_random(LoadContext& context, PackedMatrices& packed) {
+  const WeightView& view = packed.view;
+  const auto scale = float(std::sqrt(3.0 / double(view.k)));  // outputs of inputs of size 1 are of size 1
+  const auto seed = [&](int64_t slot) { return uint64_t((view.n * 31 + view.k) * 1009 + slot) << 32; };
+  if (view.layout == WeightLayout::row_major) {
+    for (int64_t slot = 0; slot < view.slots; ++slot) {
+      const TensorView matrix(packed.storage.data() + slot * view.slot_bytes, view.dtype, {view.n, view.k},
+                              packed.storage.device());
+      medley::fill_random(matrix, seed(slot), scale, context.threads);
+    }
+    return;
+  }
+  const Buffer rows(size_t(packed_bytes(WeightLayout::row_major, view.dtype, view.n, view.k)));
+  const TensorView matrix = rows.view(view.dtype, {view.n, view.k});
+  for (int64_t slot = 0; slot < view.slots; ++slot) {
+    medley::fill_random(matrix, seed(slot), scale, context.threads);
+    pack_rows(matrix, 0, view, packed.storage.data() + slot * view.slot_bytes);
+  }
+}
+
 }  // namespace
 
 PackedMatrices pack_matrices(LoadContext& context, WeightLayout layout,
@@ -43,9 +64,7 @@ PackedMatrices pack_matrices(LoadContext& context, WeightLayout layout,
   packed.storage = Buffer(size_t(view.slot_bytes * view.slots), device);
   view.data = packed.storage.data();
   if (context.weights.random()) {
-    const TensorView all(packed.storage.data(), view.dtype,
-                         {view.slot_bytes * view.slots / int64_t(size_of(view.dtype))}, device);
-    fill_random(all, uint64_t(view.n * 31 + view.k), float(std::sqrt(3.0 / double(view.k))), context.threads);
+    fill_random(context, packed);
     return packed;
   }
   // A task packs a run of rows of one part: on the host whole panels, so that threads write apart; for the device

@@ -156,6 +156,13 @@ Moe::Aligned Moe::align(const TensorView& topk_ids, ExecContext& exec) const {
 void Moe::forward(const TensorView& x, const TensorView& y, ExecContext& exec) const {
   const Workspace::Scope scope(exec.workspace);
   const int64_t tokens = x.size(0), top_k = spec_.rule.top_k, pairs = tokens * top_k;
+  // The shared experts wait for nothing below. Beside the routed ones where each alone leaves most of a device idle.
+  TensorView shared;
+  const bool beside = shared_ && tokens <= most_tokens_beside;
+  if (beside) {
+    shared = exec.workspace.alloc(DType::f32, {tokens, spec_.hidden});
+    exec.fork([&](ExecContext& side) { shared_->forward(x, shared, side); });
+  }
 
   // 1. Route: each token's experts and weights.
   const TensorView logits = exec.workspace.alloc(DType::f32, {tokens, spec_.rule.experts});
@@ -203,14 +210,18 @@ void Moe::forward(const TensorView& x, const TensorView& y, ExecContext& exec) c
   sum_({.x = outputs, .topk_weights = topk_weights, .y = y}, exec);
   comm_->all_reduce(y);
 
-  if (shared_) add_shared(x, y, exec);
+  if (beside) exec.join();
+  if (shared_) add_shared(x, shared, y, exec);
 }
 
-void Moe::add_shared(const TensorView& x, const TensorView& y, ExecContext& exec) const {
+// `shared`: what the shared experts made of x, or empty.
+void Moe::add_shared(const TensorView& x, TensorView shared, const TensorView& y, ExecContext& exec) const {
   const Workspace::Scope scope(exec.workspace);
   const int64_t tokens = x.size(0);
-  const TensorView shared = exec.workspace.alloc(DType::f32, {tokens, spec_.hidden});
-  shared_->forward(x, shared, exec);
+  if (!shared) {
+    shared = exec.workspace.alloc(DType::f32, {tokens, spec_.hidden});
+    shared_->forward(x, shared, exec);
+  }
   if (!shared_gate_) {
     add_({.x = shared, .y = y}, exec);
     return;

@@ -61,7 +61,7 @@ class Moe {
   ExpertViews take_apart(LoadContext& context, UnitRange mine) const;
   ExpertViews take_stacked(LoadContext& context, UnitRange mine);
   void load_shared(LoadContext& context);
-  void add_shared(const TensorView& x, const TensorView& y, ExecContext& exec) const;
+  void add_shared(const TensorView& x, TensorView shared, const TensorView& y, ExecContext& exec) const;
 
   MoeSpec spec_;
   DType dtype_;

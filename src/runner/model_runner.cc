@@ -27,7 +27,8 @@ ModelRunner::ModelRunner(Model& model, const ArenaGeometry& geometry, ThreadPool
       stream_(device),
       arena_(size_t(geometry.bytes()), device),
       workspace_(device),
-      exec_{threads, workspace_, stream_.get()},
+      branch_(device == Device::cpu ? nullptr : std::make_unique<SideBranch>(device)),
+      exec_{threads, workspace_, stream_.get(), branch_.get()},
       tables_(device) {
 #ifndef NDEBUG
   graphs_ = false;  // the workspace poisons what it hands out, outside of the stream

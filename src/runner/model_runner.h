@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "cache/arena.h"
@@ -70,6 +71,7 @@ class ModelRunner {
   Stream stream_;
   Buffer arena_;
   Workspace workspace_;
+  std::unique_ptr<SideBranch> branch_;  // on a device
   ExecContext exec_;
   Step step_;
   StepBuffer tables_;

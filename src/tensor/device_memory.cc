@@ -130,6 +130,11 @@ void StreamMark::wait() const {
   if (event_ != nullptr) must(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)), "cudaEventSynchronize");
 }
 
+void StreamMark::hold(void* stream) const {
+  if (event_ != nullptr)
+    must(cudaStreamWaitEvent(stream_of(stream), static_cast<cudaEvent_t>(event_), 0), "cudaStreamWaitEvent");
+}
+
 Graph::~Graph() {
   if (graph_ != nullptr) cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph_));
 }

@@ -77,7 +77,7 @@ class Stream {
   void* stream_ = nullptr;
 };
 
-// A mark in a stream that the host can wait for.
+// A mark in a stream that the host and other streams can wait for.
 class StreamMark {
  public:
   StreamMark() = default;
@@ -92,7 +92,8 @@ class StreamMark {
   StreamMark& operator=(const StreamMark&) = delete;
 
   void record(void* stream);
-  void wait() const;  // for what was recorded last; at once when nothing was
+  void wait() const;              // for what was recorded last; at once when nothing was
+  void hold(void* stream) const;  // what `stream` is given from now on waits for it, the host does not
 
  private:
   void* event_ = nullptr;  // cudaEvent_t

@@ -69,6 +69,8 @@ void StreamMark::record(void*) {}
 
 void StreamMark::wait() const {}
 
+void StreamMark::hold(void*) const {}
+
 Graph::~Graph() = default;
 
 void Graph::begin(void*) {
