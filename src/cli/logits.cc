@@ -25,6 +25,7 @@ int logits(LogitsOptions options) {
   options.engine.progress = terminal.progress();
   const std::unique_ptr<EngineCore> core = EngineCore::load(options.model, options.engine, options.chunk);
   terminal.clear_progress();
+  terminal.line("on " + core->backend());
   PromptLogits result = prompt_logits(*core, options.ids);
   const TensorView view(result.values.data(), DType::f32, {result.tokens, result.vocab});
   const TensorView mtp(result.mtp_values.data(), DType::f32, {std::max<int64_t>(result.tokens - 1, 0), result.vocab});

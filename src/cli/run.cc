@@ -57,7 +57,7 @@ int run_once(const RunOptions& options, Engine& engine, Terminal& terminal, cons
     usage.generated_tokens += results[i].usage.generated_tokens;
     usage.seconds = std::max(usage.seconds, results[i].usage.seconds);
   }
-  terminal.line(figures(usage, engine.cache()));
+  terminal.line(figures(usage, engine));
   return results[0].interrupted ? interrupted : done;
 }
 

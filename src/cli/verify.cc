@@ -72,6 +72,7 @@ int verify(VerifyOptions options) {
   options.engine.progress = terminal.progress();
   const std::unique_ptr<EngineCore> core = EngineCore::load(model, options.engine, options.chunk);
   terminal.clear_progress();
+  terminal.line("on " + core->backend());
   if (expected.vocab != core->info().vocab_size)
     fail("{}: logits have {} columns, the model's vocabulary has {} tokens", (folder / "expected.safetensors").string(),
          expected.vocab, core->info().vocab_size);

@@ -5,10 +5,10 @@
 namespace medley {
 
 std::optional<std::string> EngineCore::add(Request request) {
-  if (std::string problem = request.sampling.problem(model_->info().vocab_size); !problem.empty()) return problem;
+  if (std::string problem = request.sampling.problem(info().vocab_size); !problem.empty()) return problem;
   for (const int32_t id : request.prompt)
-    if (id < 0 || id >= model_->info().vocab_size)
-      return fmt::format("prompt token {} is outside the vocabulary of {}", id, model_->info().vocab_size);
+    if (id < 0 || id >= info().vocab_size)
+      return fmt::format("prompt token {} is outside the vocabulary of {}", id, info().vocab_size);
   return scheduler_->add(std::move(request));
 }
 
@@ -66,7 +66,7 @@ void EngineCore::step(const StepObserver& observer) {
       const StepLogits logits = runner_->run(plan);
       result = sample(plan, logits);
       if (observer.on_logits) observer.on_logits(plan, logits);
-      if (mtp_) {
+      if (loaded_.mtp) {
         const StepLogits drafted = runner_->draft(plan, following_tokens(plan, *result));
         if (observer.on_draft_logits) observer.on_draft_logits(plan, drafted);
       }

@@ -8,6 +8,7 @@
 #include "layers/cache_layout.h"
 #include "layers/linear.h"
 #include "layers/norm.h"
+#include "layers/parameter.h"
 
 namespace medley {
 
@@ -24,10 +25,10 @@ struct DeltaRuleSizes {
 
 // The rank's parts.
 struct DeltaRuleWeights {
-  std::vector<float> conv;     // [channels, conv_width]
-  std::vector<float> a;        // [heads]: -exp(A_log)
-  std::vector<float> dt_bias;  // as the decay
-  RmsNorm norm;                // of v_dim
+  Parameter conv;     // [channels, conv_width]
+  Parameter a;        // [heads]: -exp(A_log)
+  Parameter dt_bias;  // as the decay
+  RmsNorm norm;       // of v_dim
   RowParallelLinear out;
 };
 

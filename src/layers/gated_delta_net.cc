@@ -56,15 +56,18 @@ GatedDeltaNet::GatedDeltaNet(LoadContext& context, const GatedDeltaNetSpec& spec
     return Slice{.dim = 0, .begin = begin + range.begin * width, .count = range.count * width};
   };
   DeltaRuleWeights weights;
+  std::vector<float> conv;
   for (const Slice& slice : {section(0, mine.groups, spec.k_dim), section(key_rows, mine.groups, spec.k_dim),
                              section(2 * key_rows, mine.heads, spec.v_dim)}) {
     const auto weight =
         context.weights.take_floats(at + "conv1d.weight", {2 * key_rows + value_rows, 1, spec.conv_width}, slice);
-    weights.conv.insert(weights.conv.end(), weight.begin(), weight.end());
+    conv.insert(conv.end(), weight.begin(), weight.end());
   }
+  weights.conv = Parameter(context, conv);
   const Slice by_head = section(0, mine.heads, 1);
-  weights.a = negative_exponential(context.weights.take_floats(at + "A_log", {spec.heads}, by_head));
-  weights.dt_bias = context.weights.take_floats(at + "dt_bias", {spec.heads}, by_head);
+  weights.a =
+      Parameter(context, negative_exponential(context.weights.take_floats(at + "A_log", {spec.heads}, by_head)));
+  weights.dt_bias = take_parameter(context, at + "dt_bias", {spec.heads}, by_head);
   weights.norm = RmsNorm(context, at + "norm.weight", spec.v_dim, NormRule{spec.norm_eps});
   weights.out = RowParallelLinear(context, {.weight = at + "out_proj.weight",
                                             .out = spec.hidden,

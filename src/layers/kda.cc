@@ -25,13 +25,15 @@ Kda::Kda(LoadContext& context, const KdaSpec& spec, CacheLayout& cache) : dtype_
   decay_ = ColumnParallelLinear(context, {part("f_b_proj", all, spec.dim, by_head)});
   gate_ = ColumnParallelLinear(context, {part("g_b_proj", all, spec.dim, by_head)});
   DeltaRuleWeights weights;
+  std::vector<float> conv;
   for (const char* name : {"q_conv1d.weight", "k_conv1d.weight", "v_conv1d.weight"}) {
     const auto weight = context.weights.take_floats(at + name, {all, 1, spec.conv_width}, by_head);
-    weights.conv.insert(weights.conv.end(), weight.begin(), weight.end());
+    conv.insert(conv.end(), weight.begin(), weight.end());
   }
-  weights.a = negative_exponential(
-      context.weights.take_floats(at + "A_log", {1, 1, spec.heads, 1}, {.dim = 2, .units = spec.heads}));
-  weights.dt_bias = context.weights.take_floats(at + "dt_bias", {all}, by_head);
+  weights.conv = Parameter(context, conv);
+  weights.a = Parameter(context, negative_exponential(context.weights.take_floats(at + "A_log", {1, 1, spec.heads, 1},
+                                                                                  {.dim = 2, .units = spec.heads})));
+  weights.dt_bias = take_parameter(context, at + "dt_bias", {all}, by_head);
   weights.norm = RmsNorm(context, at + "o_norm.weight", spec.dim, NormRule{spec.norm_eps});
   weights.out = RowParallelLinear(
       context, {.weight = at + "o_proj.weight", .out = spec.hidden, .in = all, .slice = {.units = spec.heads}});

@@ -1,6 +1,9 @@
 #include "layers/linear.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "kernels/random.h"
 
 namespace medley {
 namespace {
@@ -33,6 +36,27 @@ std::string key_of(WeightLayout layout, std::span<const LinearPart> parts) {
   return key;
 }
 
+// The same numbers in every layout and on every device.
+void fill_random(LoadContext& context, PackedMatrices& packed) {
+  const WeightView& view = packed.view;
+  const auto scale = float(std::sqrt(3.0 / double(view.k)));  // outputs of inputs of size 1 are of size 1
+  const auto seed = [&](int64_t slot) { return uint64_t((view.n * 31 + view.k) * 1009 + slot) << 32; };
+  if (view.layout == WeightLayout::row_major) {
+    for (int64_t slot = 0; slot < view.slots; ++slot) {
+      const TensorView matrix(packed.storage.data() + slot * view.slot_bytes, view.dtype, {view.n, view.k},
+                              packed.storage.device());
+      medley::fill_random(matrix, seed(slot), scale, context.threads);
+    }
+    return;
+  }
+  const Buffer rows(size_t(packed_bytes(WeightLayout::row_major, view.dtype, view.n, view.k)));
+  const TensorView matrix = rows.view(view.dtype, {view.n, view.k});
+  for (int64_t slot = 0; slot < view.slots; ++slot) {
+    medley::fill_random(matrix, seed(slot), scale, context.threads);
+    pack_rows(matrix, 0, view, packed.storage.data() + slot * view.slot_bytes);
+  }
+}
+
 }  // namespace
 
 DType packed_dtype(const TensorView& part) {
@@ -51,9 +75,23 @@ PackedMatrices pack_matrices(LoadContext& context, WeightLayout layout,
   view.slot_bytes = packed_bytes(layout, view.dtype, view.n, view.k);
   if (context.weights.planning()) return packed;
 
-  packed.storage = Buffer(size_t(view.slot_bytes * view.slots));
+  const Device device = context.kernels.device();
+  packed.storage = Buffer(size_t(view.slot_bytes * view.slots), device);
   view.data = packed.storage.data();
-  // A task packs up to a panel's rows of one part; where parts share a panel, their rows still lie apart.
+  if (context.weights.random()) {
+    fill_random(context, packed);
+    return packed;
+  }
+  // A task packs a run of rows of one part: on the host up to a panel's rows (where parts share a panel, their rows
+  // still lie apart); for the device what a piece of the uploader holds.
+  const int64_t row_bytes = packed_bytes(WeightLayout::row_major, view.dtype, 1, view.k);
+  int64_t run = panel_rows;
+  if (device == Device::cuda) {
+    MEDLEY_CHECK(layout == WeightLayout::row_major);
+    if (!context.uploader) context.uploader = std::make_shared<Uploader>(context.threads.size());
+    run = int64_t(context.uploader->piece_bytes()) / row_bytes;
+    if (run == 0) fail("a matrix with rows of {} bytes is too wide to be loaded onto the device", row_bytes);
+  }
   struct Task {
     TensorView rows;
     int64_t row0, slot;
@@ -66,15 +104,19 @@ PackedMatrices pack_matrices(LoadContext& context, WeightLayout layout,
       if (packed_dtype(part) != view.dtype)
         fail("experts' matrices of one kind are stored as {} and {}; store them alike", name_of(view.dtype),
              name_of(part.dtype));
-      const int64_t each = across_blocks(part) ? part.size(0) : panel_rows;
+      const int64_t each = across_blocks(part) ? part.size(0) : run;
       for (int64_t row = 0; row < part.size(0); row += each)
         tasks.push_back({part.slice(0, row, std::min(each, part.size(0) - row)), row0 + row, int64_t(slot)});
       row0 += part.size(0);
     }
   }
-  context.threads.parallel_for(int64_t(tasks.size()), [&](int64_t i, int) {
+  context.threads.parallel_for(int64_t(tasks.size()), [&](int64_t i, int thread) {
     const Task& task = tasks[size_t(i)];
-    pack_rows(task.rows, task.row0, view, packed.storage.data() + task.slot * view.slot_bytes);
+    std::byte* matrix = packed.storage.data() + task.slot * view.slot_bytes;
+    if (device == Device::cpu) return pack_rows(task.rows, task.row0, view, matrix);
+    std::byte* piece = context.uploader->piece(thread);
+    pack_rows(task.rows, 0, {.dtype = view.dtype, .n = task.rows.size(0), .k = view.k}, piece);
+    context.uploader->send(thread, matrix + task.row0 * row_bytes, size_t(task.rows.size(0) * row_bytes));
   });
   for (const auto& slot : slots)
     for (const TensorView& part : slot) context.weights.packed(part);
@@ -83,6 +125,7 @@ PackedMatrices pack_matrices(LoadContext& context, WeightLayout layout,
 
 Linear::Linear(LoadContext& context, const std::vector<LinearPart>& parts) {
   std::vector<TensorView> views;
+  std::vector<float> all_bias, scale;
   bool any_bias = false;
   for (const LinearPart& part : parts) {
     views.push_back(context.weights.take(part.weight, {part.out, part.in}, part.slice));
@@ -93,13 +136,15 @@ Linear::Linear(LoadContext& context, const std::vector<LinearPart>& parts) {
     if (!parts[i].bias.empty())
       bias = context.weights.take_floats(parts[i].bias, {parts[i].out},
                                          parts[i].slice.dim == 0 ? parts[i].slice : Slice{});
-    bias_.insert(bias_.end(), bias.begin(), bias.end());
+    all_bias.insert(all_bias.end(), bias.begin(), bias.end());
   }
+  bias_ = Parameter(context, all_bias);
   in_ = views[0].size(1);
   out_ = rows_of(views);
   const auto scaled = [](const LinearPart& part) { return part.scale != 1; };
   if (std::any_of(parts.begin(), parts.end(), scaled)) {
-    for (size_t i = 0; i < parts.size(); ++i) scale_.insert(scale_.end(), size_t(views[i].size(0)), parts[i].scale);
+    for (size_t i = 0; i < parts.size(); ++i) scale.insert(scale.end(), size_t(views[i].size(0)), parts[i].scale);
+    scale_ = Parameter(context, scale);
     scale_columns_ = context.kernels.resolve(scale_columns_op(), {.dim = out_});
   }
   size_t begin = 0;
@@ -168,10 +213,12 @@ ExpertLinear::ExpertLinear(LoadContext& context, const std::vector<std::vector<T
     std::vector<std::vector<TensorView>> runs;
     for (const std::vector<TensorView>& slot : slots) runs.push_back(run_of(slot));
     segment.packed = pack_matrices(context, segment.kernel.layout, runs);
+    std::vector<float> part;
     for (int64_t slot = 0; slot < slots_ && !bias.empty(); ++slot) {
       const auto at = bias.begin() + slot * rows + segment.first;
-      segment.bias.insert(segment.bias.end(), at, at + desc.out);
+      part.insert(part.end(), at, at + desc.out);
     }
+    segment.bias = Parameter(context, part);
     segments_.push_back(std::move(segment));
     begin = end;
   }
@@ -181,7 +228,7 @@ void ExpertLinear::operator()(GroupedLinearArgs args, ExecContext& exec) const {
   const TensorView y = args.y;
   for (const Segment& segment : segments_) {
     args.weight = segment.packed.view;
-    args.bias = segment.bias.empty() ? nullptr : segment.bias.data();
+    args.bias = segment.bias.data();
     args.y = segments_.size() == 1 ? y : y.slice(1, segment.first, args.weight.n);
     segment.kernel(args, exec);
   }

@@ -8,6 +8,7 @@
 #include "kernels/gate.h"
 #include "kernels/linear.h"
 #include "layers/load_context.h"
+#include "layers/parameter.h"
 
 namespace medley {
 
@@ -58,8 +59,8 @@ class Linear {
 
   int64_t in_ = 0, out_ = 0;
   std::vector<Segment> segments_;
-  std::vector<float> bias_;
-  std::vector<float> scale_;  // [out], when any is not 1
+  Parameter bias_;
+  Parameter scale_;  // [out], when any is not 1
   Kernel<ScaleColumnsArgs> scale_columns_;
 };
 
@@ -78,8 +79,8 @@ class ExpertLinear {
   struct Segment {
     Kernel<GroupedLinearArgs> kernel;
     PackedMatrices packed;
-    std::vector<float> bias;  // [slots, the segment's rows]
-    int64_t first = 0;        // column of y
+    Parameter bias;     // [slots, the segment's rows]
+    int64_t first = 0;  // column of y
   };
   int64_t slots_ = 0;
   std::vector<Segment> segments_;

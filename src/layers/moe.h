@@ -10,6 +10,7 @@
 #include "kernels/moe.h"
 #include "layers/linear.h"
 #include "layers/mlp.h"
+#include "layers/parameter.h"
 
 namespace medley {
 
@@ -64,16 +65,16 @@ class Moe {
   ExpertViews take_stacked(LoadContext& context, UnitRange mine) const;
   ExpertViews take_separate(LoadContext& context, UnitRange mine) const;
   void load_shared(LoadContext& context);
-  void add_shared(const TensorView& x, const TensorView& y, ExecContext& exec) const;
+  void add_shared(const TensorView& x, TensorView shared, const TensorView& y, ExecContext& exec) const;
 
   MoeSpec spec_;
   DType dtype_;
   Communicator* comm_ = nullptr;
   Linear router_;
-  std::vector<float> correction_bias_;
-  std::vector<int32_t> expert_to_slot_;  // [experts]
-  int64_t up_width_ = 0;                 // 2 * intermediate, or intermediate when not gated
-  ExpertLinear gate_up_, down_;          // slots x [up_width, hidden], slots x [hidden, intermediate]
+  Parameter correction_bias_;
+  ParameterArray<int32_t> expert_to_slot_;  // [experts]
+  int64_t up_width_ = 0;                    // 2 * intermediate, or intermediate when not gated
+  ExpertLinear gate_up_, down_;             // slots x [up_width, hidden], slots x [hidden, intermediate]
   std::optional<Mlp> shared_;
   std::optional<Linear> shared_gate_;
   Kernel<RouteArgs> route_, route_shared_;

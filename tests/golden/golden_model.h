@@ -19,6 +19,10 @@ struct GoldenCase {
   std::vector<float> mtp_logits;  // [T - 1, vocab]; empty: not recorded
 };
 
+// $MEDLEY_BACKEND, or "cpu": where the tests' models run.
+std::string test_backend();
+std::string plain_kernels();  // the level of that backend's plainest kernels
+
 // Folders with an expected.safetensors: of tests/golden and models/, or of $MEDLEY_GOLDEN (a folder of such folders,
 // all of families that medley knows).
 std::vector<std::filesystem::path> golden_folders();
