@@ -107,6 +107,27 @@ LogitError compare_logits(const std::vector<float>& got, const std::vector<float
   return result;
 }
 
+std::vector<size_t> equal_rows(const std::vector<float>& one, const std::vector<float>& other, size_t vocab,
+                               double allowed) {
+  MEDLEY_CHECK(one.size() == other.size());
+  std::vector<size_t> rows;
+  for (size_t row = 0; row < one.size() / vocab; ++row) {
+    double apart = 0;
+    for (size_t i = row * vocab; i < (row + 1) * vocab; ++i)
+      apart = std::max(apart, std::abs(double(one[i]) - other[i]));
+    if (apart <= allowed) rows.push_back(row);
+  }
+  return rows;
+}
+
+std::vector<float> rows_of(const std::vector<float>& logits, const std::vector<size_t>& rows, size_t vocab) {
+  std::vector<float> taken;
+  for (const size_t row : rows)
+    taken.insert(taken.end(), logits.begin() + std::ptrdiff_t(row * vocab),
+                 logits.begin() + std::ptrdiff_t((row + 1) * vocab));
+  return taken;
+}
+
 Bars bars_for(DType dtype, int layers) {
   if (dtype == DType::f32) return {.aim = 1e-4, .bar = 1e-3, .largest = 1e-3};
   // Each of a layer's two parts rounds about four times to bf16 (its input, what it caches, the heads or the gate, the

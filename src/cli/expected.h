@@ -39,6 +39,11 @@ struct LogitError {
 };
 LogitError compare_logits(const std::vector<float>& got, const std::vector<float>& expected);
 
+// The rows of two runs whose largest difference stays within `allowed`, ascending.
+std::vector<size_t> equal_rows(const std::vector<float>& one, const std::vector<float>& other, size_t vocab,
+                               double allowed);
+std::vector<float> rows_of(const std::vector<float>& logits, const std::vector<size_t>& rows, size_t vocab);
+
 // How close is close enough, as shares of the expected logits' standard deviation. In f32 the largest error is held
 // against them, in bf16 the root of the mean square: there a token that stands between two experts may take the other
 // one, and what that does to a single logit says nothing.

@@ -52,7 +52,8 @@ LoadedModel load_model(const ModelSource& source, const EngineOptions& options) 
   WeightLoader weights =
       random_weights ? WeightLoader::random({}) : WeightLoader(*loaded.checkpoint, {}, options.progress);
   KernelSelector kernels(loaded.device, highest_level(options.kernels, loaded.device));
-  LoadContext context{weights, kernels, *loaded.comm, *loaded.threads, loaded.dtype, options.reproducible};
+  LoadContext context{weights,           kernels, *loaded.comm, *loaded.threads, loaded.dtype, options.reproducible,
+                      options.later_ties};
   loaded.model->load(context, {.mtp = options.mtp});
   if (context.uploader) context.uploader->finish();
   weights.finish();

@@ -9,11 +9,12 @@ namespace medley {
 
 // index_select: of the keys at positions p up to the query's own, the top_k with the highest index score
 //   sum over heads h of weights[h] * relu(q[h] . k[p]),
-// ties to the lower position; all of them, unscored, where there are no more than top_k. (The published scores have
+// ties to the lower position (later_ties: to the higher); all of them, unscored, where there are no more than top_k. (The published scores have
 // constant factors, which change no choice.)
 struct IndexSelectDesc {
   int64_t heads = 0, dim = 0;
   DType cache = DType::bf16;
+  bool later_ties = false;
   std::string describe() const;
 };
 struct IndexSelectArgs {
@@ -22,6 +23,7 @@ struct IndexSelectArgs {
   PagedCache cache;    // a row is one key [dim], shared by the heads
   RaggedRows rows;
   int64_t top_k = 0;
+  bool later_ties = false;
   TensorView selected;  // i32 [tokens, n], n >= min(top_k, longest context): ascending positions, then -1
 };
 using IndexSelectOp = Op<IndexSelectDesc, IndexSelectArgs>;

@@ -5,7 +5,7 @@
 namespace medley {
 
 Indexer::Indexer(LoadContext& context, const IndexerSpec& spec, CacheLayout& cache)
-    : spec_(spec), dtype_(context.dtype) {
+    : spec_(spec), dtype_(context.dtype), later_ties_(context.later_ties) {
   const auto linear = [&](const char* name, int64_t out, int64_t in) {
     return Linear(context, {{spec.prefix + name, "", out, in, {}}});
   };
@@ -18,7 +18,8 @@ Indexer::Indexer(LoadContext& context, const IndexerSpec& spec, CacheLayout& cac
   place_ = cache.add_paged("indexer keys", spec.head_dim * int64_t(size_of(dtype_)), 0,
                            fmt::format("index key {}", spec.head_dim));
   write_ = context.kernels.resolve(cache_write_op(), {.a_dim = spec.head_dim, .b_dim = 0, .cache = dtype_});
-  select_ = context.kernels.resolve(index_select_op(), {.heads = spec.heads, .dim = spec.head_dim, .cache = dtype_});
+  select_ = context.kernels.resolve(
+      index_select_op(), {.heads = spec.heads, .dim = spec.head_dim, .cache = dtype_, .later_ties = later_ties_});
 }
 
 TensorView Indexer::select(const Step& step, const TensorView& x, const TensorView& q_low,
@@ -42,7 +43,13 @@ TensorView Indexer::select(const Step& step, const TensorView& x, const TensorVi
   const TensorView heads = q.split_last(spec_.heads, dim);
   rope(heads, exec);
   head_weights_(x, weights, exec);
-  select_({.q = heads, .weights = weights, .cache = cache, .rows = rows, .top_k = spec_.top_k, .selected = selected},
+  select_({.q = heads,
+           .weights = weights,
+           .cache = cache,
+           .rows = rows,
+           .top_k = spec_.top_k,
+           .later_ties = later_ties_,
+           .selected = selected},
           exec);
   return selected;
 }

@@ -39,6 +39,7 @@ class Indexer {
  private:
   IndexerSpec spec_;
   DType dtype_;
+  bool later_ties_;
   CachePlace place_;
   Linear q_, k_, head_weights_;
   Parameter k_norm_weight_, k_norm_bias_;

@@ -107,7 +107,6 @@ Moe::ExpertViews Moe::take_stacked(LoadContext& context, UnitRange mine) const {
     std::vector<float> stored(at, at + 2 * inner);
     for (int64_t i = 0; i < 2 * inner; ++i) at[i % 2 * inner + i / 2] = stored[size_t(i)];
   }
-  gate_up_bias_ = Parameter(context, gate_up_bias);
   return views;
 }
 

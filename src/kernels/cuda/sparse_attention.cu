@@ -168,6 +168,7 @@ int64_t score_bytes(int64_t heads, int64_t dim) {
 }
 
 std::string supports_select(const IndexSelectDesc& d) {
+  if (d.later_ties) return "ties go to the earlier key";
   if (score_bytes(d.heads, d.dim) > 160 << 10) return "queries of more than 160 KiB";
   return {};
 }

@@ -31,7 +31,8 @@ void select(const IndexSelectArgs& a, int64_t token) {
       scores.push_back(score);
     }
     std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](int32_t x, int32_t y) {
-      return scores[size_t(x)] != scores[size_t(y)] ? scores[size_t(x)] > scores[size_t(y)] : x < y;
+      if (scores[size_t(x)] != scores[size_t(y)]) return scores[size_t(x)] > scores[size_t(y)];
+      return a.later_ties ? x > y : x < y;
     });
     std::sort(order.begin(), order.begin() + count);
   }
