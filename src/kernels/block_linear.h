@@ -21,6 +21,7 @@ struct Format {
   int group = 0, low_bits = 0, high_bits = 0;
   bool integers = false, power = false, minimum = false, nibbles = false;
   int64_t d = 0, m = 0, scale = 0, minimum_at = 0, codes = 0, unit_bytes = 0, high = 0;
+  int64_t column_bytes = 0, column_units = 0;
   // q of each code, repeated up to 64 entries (8-bit codes need no table), and the lowest of them when they are evenly
   // spaced by one.
   alignas(64) uint16_t bf16_levels[64] = {};
@@ -50,9 +51,22 @@ struct Tile {
   float* sums = nullptr;  // [rows][64], 64-byte aligned: added to
 };
 
+// All of a panel for one tile of rows, codes multiplied as they are unpacked: nothing is written but the sums. Bit for
+// bit what unpack and multiply make of it.
+struct Direct {
+  const Format* format = nullptr;
+  const void* panel = nullptr;
+  int64_t units = 0;                     // of all its block columns
+  const void* const* x = nullptr;        // rows pointers, at k = 0
+  const float* const* x_sums = nullptr;  // as in Tile
+  float* sums = nullptr;                 // [rows][64]: written
+  int64_t ahead = 0;                     // as in Unpack
+};
+
 struct Kernels {
   void (*unpack)(const Unpack&) = nullptr;
   void (*multiply[max_rows])(const Tile&) = {};  // by rows - 1
+  void (*direct[max_rows])(const Direct&) = {};
 };
 
 }  // namespace medley::block

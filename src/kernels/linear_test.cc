@@ -30,6 +30,11 @@ std::vector<LinearDesc> descriptions(const Shape& shape) {
   return all;
 }
 
+// One block type of each kind of kernel: with minima, of two bit planes, of bytes, of powers of two.
+bool is_sample(DType weight) {
+  return weight == DType::q4_k || weight == DType::q6_k || weight == DType::q8_0 || weight == DType::mxfp4;
+}
+
 // The linear of the same level and instruction set as another op's kernel.
 template <class Desc, class Args>
 Candidate<LinearDesc, LinearArgs> same_level(const Candidate<Desc, Args>& kernel, const LinearDesc& desc) {
@@ -163,7 +168,7 @@ TEST(HeadwiseLinear, EveryHeadHasTheBitsOfLinear) {
   Rng rng(6);
   std::vector<LinearDesc> all = descriptions({70, 33});
   for (const LinearDesc& desc : descriptions({70, 256}))
-    if (is_block(desc.weight)) all.push_back(desc);
+    if (is_sample(desc.weight)) all.push_back(desc);
   for (const LinearDesc& linear : all) {
     const int64_t heads = 3;
     const HeadwiseLinearDesc desc{linear, heads};
@@ -265,7 +270,7 @@ TEST(GroupedLinear, APairsBitsAreThoseOfItsTokenAlone) {
   Rng rng(5);
   std::vector<LinearDesc> all = descriptions({130, 77});
   for (const LinearDesc& desc : descriptions({65, 256}))
-    if (is_block(desc.weight)) all.push_back(desc);
+    if (is_sample(desc.weight)) all.push_back(desc);
   for (const LinearDesc& linear : all) {
     const int32_t slots = 7;
     const GroupedLinearDesc desc{linear, slots};

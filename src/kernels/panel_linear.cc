@@ -55,8 +55,7 @@ struct Problem {
   const Tiles* tiles = nullptr;
   const block::Kernels* blocks = nullptr;  // instead of tiles
   const block::Format* format = nullptr;
-  int64_t column = 0, column_bytes = 0;  // columns of a block; bytes of a panel's
-  int64_t x_bytes = 0;                   // of an element
+  int64_t x_bytes = 0;  // of an element
   int64_t n = 0, k = 0;
   int64_t panel_bytes = 0;
   int64_t k_bytes = 0;  // of a panel, for one k
@@ -121,8 +120,17 @@ struct Unpacked {
 // The same on blocks. Groups follow one another in ascending k, whatever the number of units taken at once.
 void multiply_blocks(const Problem& problem, const Job& job, int64_t panel, int64_t row, int64_t rows, float* sums,
                      Unpacked& unpacked) {
-  const int64_t tiles = tiles_of(rows), units = problem.k / block::unit, column_units = problem.column / block::unit;
+  const int64_t tiles = tiles_of(rows), units = problem.k / block::unit;
   const int64_t unit_groups = block::unit / problem.format->group, unit_q = block::unit * width * problem.x_bytes;
+  if (tiles == 1)
+    return problem.blocks->direct[rows - 1]({.format = problem.format,
+                                             .panel = job.matrix + panel * problem.panel_bytes,
+                                             .units = units,
+                                             .x = job.x + row,
+                                             .x_sums = job.x_sums + row,
+                                             .sums = sums,
+                                             .ahead = 4096});
+  const int64_t column_units = problem.format->column_units;
   const auto first_of = [&](int64_t tile) { return tile * rows / tiles; };
   std::fill_n(sums, rows * width, 0.0f);
   const void* x[max_rows];
@@ -132,7 +140,7 @@ void multiply_blocks(const Problem& problem, const Job& job, int64_t panel, int6
       const int64_t unit = begin + i;
       problem.blocks->unpack(
           {.format = problem.format,
-           .column = job.matrix + panel * problem.panel_bytes + unit / column_units * problem.column_bytes,
+           .column = job.matrix + panel * problem.panel_bytes + unit / column_units * problem.format->column_bytes,
            .index = unit % column_units,
            .q = reinterpret_cast<std::byte*>(unpacked.q) + i * unit_q,
            .d = unpacked.d + i * unit_groups * width,
@@ -147,7 +155,7 @@ void multiply_blocks(const Problem& problem, const Job& job, int64_t panel, int6
                                             .q = unpacked.q,
                                             .d = unpacked.d,
                                             .m = unpacked.m,
-                                            .x_sums = job.x_sums != nullptr ? job.x_sums + row + first : nullptr,
+                                            .x_sums = job.x_sums + row + first,
                                             .first_group = begin * unit_groups,
                                             .groups = count * unit_groups,
                                             .sums = sums + first * width});
@@ -231,6 +239,7 @@ block::Format make_format(DType dtype) {
   f.minimum = from.minimum, f.nibbles = from.nibbles;
   f.d = at.d, f.m = at.m, f.scale = at.scale, f.minimum_at = at.minimum;
   f.codes = at.codes, f.unit_bytes = at.unit_bytes, f.high = at.high;
+  f.column_bytes = at.bytes, f.column_units = from.elements / block::unit;
   if (from.levels == nullptr) return f;
   const int bits = from.low_bits + from.high_bits, codes = 1 << bits;
   for (int i = 0; i < 64; ++i) {
@@ -261,8 +270,6 @@ Problem problem_of(Set set, const WeightView& weight, const TensorView& y) {
   if (is_block(weight.dtype)) {
     p.format = &format_for(weight.dtype);
     p.blocks = set == Set::simd ? simd::block_kernels(*p.format) : avx512::block_bf16_kernels(*p.format);
-    p.column = block_elements(weight.dtype);
-    p.column_bytes = packed_bytes(WeightLayout::panel, weight.dtype, width, p.column);
   } else {
     p.tiles = set == Set::simd ? &simd::tiles_for(weight.dtype) : &avx512::bf16_tiles;
     p.k_bytes = width * int64_t(size_of(weight.dtype));

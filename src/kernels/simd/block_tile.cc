@@ -12,6 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace medley::simd {
 namespace HWY_NAMESPACE {
+using block::Direct;
 using block::Format;
 using block::Kernels;
 using block::Tile;
@@ -34,24 +35,27 @@ HWY_INLINE V uneven(const Format& f, U code) {
 #endif
 }
 
-template <int bits, bool even>
+template <bool even>
 HWY_INLINE V level(const Format& f, U code) {
   if constexpr (!even) return uneven(f, code);
   const auto whole = hn::BitCast(DI(), code);
   return hn::ConvertTo(D(), hn::Add(whole, hn::Set(DI(), int32_t(f.levels[0]))));
 }
 
-// The two columns of pair p, `lanes` rows from row `row` of a line of 16 on.
+struct Columns {
+  V first, second;
+};
+
+// The integers of pair p of columns, `lanes` rows from row `row` of the panel on.
 template <int low, int high, bool even>
-HWY_INLINE void unpack_pair(const Format& f, const uint8_t* codes, int p, int j, int row, float* q) {
+HWY_INLINE Columns pair_of(const Format& f, const uint8_t* codes, int p, int row) {
   const DU du;
   constexpr int each = 16 / low;
   const auto line = [&](const uint8_t* plane, int index) {
-    return hn::LoadU(du, reinterpret_cast<const uint32_t*>(plane + (index * 4 + j) * 64) + row);
+    return hn::LoadU(du, reinterpret_cast<const uint32_t*>(plane + index * 4 * 64) + row);
   };
   const U mask = hn::Set(du, (1u << low) - 1);
-  const int shift = low * (p % each);
-  const U words = hn::ShiftRightSame(line(codes, p / each), shift);
+  const U words = hn::ShiftRightSame(line(codes, p / each), low * (p % each));
   U first = hn::And(words, mask), second = hn::And(hn::ShiftRight<16>(words), mask);
   if constexpr (high > 0) {
     constexpr int high_each = 16 / high;
@@ -60,18 +64,25 @@ HWY_INLINE void unpack_pair(const Format& f, const uint8_t* codes, int p, int j,
     first = hn::Or(first, hn::ShiftLeft<low>(hn::And(tops, top_mask)));
     second = hn::Or(second, hn::ShiftLeft<low>(hn::And(hn::ShiftRight<16>(tops), top_mask)));
   }
-  float* to = q + p * 2 * block::width + j * 16 + row;
-  hn::StoreU(level<low + high, even>(f, first), D(), to);
-  hn::StoreU(level<low + high, even>(f, second), D(), to + block::width);
+  return {level<even>(f, first), level<even>(f, second)};
 }
 
-HWY_INLINE void unpack_bytes(const uint8_t* codes, int p, int j, int row, float* q) {
+// The same of 8-bit codes.
+HWY_INLINE Columns pair_of_bytes(const uint8_t* codes, int p, int row) {
   const hn::Rebind<uint16_t, D> du16;
-  const uint8_t* bytes = codes + (p / 2 * 4 + j) * 64 + p % 2 * 32 + row * 2;
+  const uint8_t* bytes = codes + (p / 2 * 4 + row / 16) * 64 + p % 2 * 32 + row % 16 * 2;
   const auto both = hn::BitCast(DI(), hn::PromoteTo(DU(), hn::LoadU(du16, reinterpret_cast<const uint16_t*>(bytes))));
-  float* to = q + p * 2 * block::width + j * 16 + row;
-  hn::StoreU(hn::ConvertTo(D(), hn::ShiftRight<24>(hn::ShiftLeft<24>(both))), D(), to);
-  hn::StoreU(hn::ConvertTo(D(), hn::ShiftRight<24>(hn::ShiftLeft<16>(both))), D(), to + block::width);
+  return {hn::ConvertTo(D(), hn::ShiftRight<24>(hn::ShiftLeft<24>(both))),
+          hn::ConvertTo(D(), hn::ShiftRight<24>(hn::ShiftLeft<16>(both)))};
+}
+
+template <int low, int high, bool even>
+HWY_INLINE Columns columns_at(const Format& f, const uint8_t* codes, int p, int row) {
+  if constexpr (low == 8) {
+    return pair_of_bytes(codes, p, row);
+  } else {
+    return pair_of<low, high, even>(f, codes, p, row);
+  }
 }
 
 HWY_INLINE V halves(const uint8_t* from) {
@@ -97,15 +108,13 @@ HWY_INLINE V powers(const uint8_t* from) {
   return hn::BitCast(D(), hn::IfThenElse(hn::Lt(exponent, hn::Set(di, 2)), small, normal));
 }
 
-HWY_INLINE void unpack_scales(const Unpack& u) {
-  const Format& f = *u.format;
-  const auto* column = static_cast<const uint8_t*>(u.column);
+HWY_INLINE void unpack_scales(const Format& f, const uint8_t* column, int64_t index, float* d_out, float* m_out) {
   const int groups = block::unit / f.group;
   for (int g = 0; g < groups; ++g)
     for (int row = 0; row < int(block::width); row += lanes) {
-      const uint8_t* scale_at = column + f.scale + (u.index * groups + g) * block::width + row;
-      float* d = u.d + g * block::width + row;
-      float* m = u.m + g * block::width + row;
+      const uint8_t* scale_at = column + f.scale + (index * groups + g) * block::width + row;
+      float* d = d_out + g * block::width + row;
+      float* m = m_out + g * block::width + row;
       if (f.power) {
         store(powers(scale_at), d);
         continue;
@@ -125,22 +134,24 @@ HWY_INLINE void unpack_scales(const Unpack& u) {
     }
 }
 
+HWY_INLINE void fetch(const uint8_t* codes, int64_t ahead, int64_t bytes) {
+  for (int64_t line = 0; line < bytes; line += 64)
+    __builtin_prefetch(reinterpret_cast<const char*>(codes) + ahead + line);
+}
+
 template <int low, int high, bool even>
 void unpack(const Unpack& u) {
-  const auto* codes = static_cast<const uint8_t*>(u.column) + u.format->codes + u.index * u.format->unit_bytes;
-  for (int64_t line = 0; line < u.format->unit_bytes; line += 64)
-    __builtin_prefetch(reinterpret_cast<const char*>(codes) + u.ahead + line);
-  unpack_scales(u);
-  auto* q = static_cast<float*>(u.q);
+  const auto* column = static_cast<const uint8_t*>(u.column);
+  const uint8_t* codes = column + u.format->codes + u.index * u.format->unit_bytes;
+  fetch(codes, u.ahead, u.format->unit_bytes);
+  unpack_scales(*u.format, column, u.index, u.d, u.m);
   for (int p = 0; p < block::unit / 2; ++p)
-    for (int j = 0; j < 4; ++j)
-      for (int row = 0; row < 16; row += lanes) {
-        if constexpr (low == 8) {
-          unpack_bytes(codes, p, j, row, q);
-        } else {
-          unpack_pair<low, high, even>(*u.format, codes, p, j, row, q);
-        }
-      }
+    for (int row = 0; row < int(block::width); row += lanes) {
+      const Columns both = columns_at<low, high, even>(*u.format, codes, p, row);
+      float* to = static_cast<float*>(u.q) + p * 2 * block::width + row;
+      store(both.first, to);
+      store(both.second, to + block::width);
+    }
 }
 
 // A tile's 64 outputs are done a few vectors at a time, as many as the registers hold beside the rows' broadcast.
@@ -189,10 +200,75 @@ void multiply(const Tile& t) {
   }
 }
 
+// One group of a unit, from its pair `begin` on, for outputs [first, first + count * lanes).
+template <int rows, int count, int low, int high, bool even, int group>
+HWY_INLINE void add_group(const Format& f, const uint8_t* codes, int begin, int first, const float* const* x,
+                          V (&sums)[rows][count]) {
+  const D d;
+  for (int p = begin; p < begin + group / 2; ++p) {
+    HWY_UNROLL(8)
+    for (int j = 0; j < count; ++j) {
+      const Columns both = columns_at<low, high, even>(f, codes, p, first + j * lanes);
+      HWY_UNROLL(6)
+      for (int r = 0; r < rows; ++r) sums[r][j] = hn::MulAdd(hn::Set(d, x[r][2 * p]), both.first, sums[r][j]);
+      HWY_UNROLL(6)
+      for (int r = 0; r < rows; ++r) sums[r][j] = hn::MulAdd(hn::Set(d, x[r][2 * p + 1]), both.second, sums[r][j]);
+    }
+  }
+}
+
+template <int rows, int low, int high, bool even, int group, bool minimum>
+void direct(const Direct& t) {
+  const Format& f = *t.format;
+  const D d;
+  constexpr int count = vectors<rows>(), groups = block::unit / group;
+  HWY_ALIGN float scale[groups * block::width], minima[groups * block::width];
+  const float* x[rows];
+  for (int r = 0; r < rows; ++r) {
+    x[r] = static_cast<const float*>(t.x[r]);
+    for (int i = 0; i < int(block::width); i += lanes) store(hn::Zero(d), t.sums + r * block::width + i);
+  }
+  const auto* column = static_cast<const uint8_t*>(t.panel);
+  int64_t index = 0;
+  for (int64_t unit = 0; unit < t.units; ++unit) {
+    const uint8_t* codes = column + f.codes + index * f.unit_bytes;
+    fetch(codes, t.ahead, f.unit_bytes);
+    unpack_scales(f, column, index, scale, minima);
+    for (int g = 0; g < groups; ++g)
+      for (int first = 0; first < int(block::width); first += count * lanes) {
+        V sums[rows][count];
+        HWY_UNROLL(6)
+        for (int r = 0; r < rows; ++r) {
+          HWY_UNROLL(8)
+          for (int j = 0; j < count; ++j) sums[r][j] = hn::Zero(d);
+        }
+        add_group<rows, count, low, high, even, group>(f, codes, g * group / 2, first, x, sums);
+        const int at = g * int(block::width) + first;
+        HWY_UNROLL(6)
+        for (int r = 0; r < rows; ++r) {
+          const V x_sum = minimum ? hn::Set(d, t.x_sums[r][unit * groups + g]) : hn::Zero(d);
+          HWY_UNROLL(8)
+          for (int j = 0; j < count; ++j) {
+            float* to = t.sums + r * block::width + first + j * lanes;
+            V total = hn::MulAdd(load(scale + at + j * lanes), sums[r][j], load(to));
+            if constexpr (minimum) total = hn::NegMulAdd(load(minima + at + j * lanes), x_sum, total);
+            store(total, to);
+          }
+        }
+      }
+    HWY_UNROLL(6)
+    for (int r = 0; r < rows; ++r) x[r] += block::unit;
+    if (++index == f.column_units) index = 0, column += f.column_bytes;
+  }
+}
+
 template <int low, int high, bool even, int group, bool minimum>
 constexpr Kernels kernels{unpack<low, high, even>,
                           {multiply<1, group, minimum>, multiply<2, group, minimum>, multiply<3, group, minimum>,
-                           multiply<4, group, minimum>, multiply<5, group, minimum>, multiply<6, group, minimum>}};
+                           multiply<4, group, minimum>, multiply<5, group, minimum>, multiply<6, group, minimum>},
+                          {direct<1, low, high, even, group, minimum>, direct<2, low, high, even, group, minimum>,
+                           direct<3, low, high, even, group, minimum>, direct<4, low, high, even, group, minimum>,
+                           direct<5, low, high, even, group, minimum>, direct<6, low, high, even, group, minimum>}};
 
 const Kernels* kernels_of(const Format& f) {
   if (f.group == 16) {
