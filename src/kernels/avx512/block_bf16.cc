@@ -143,6 +143,10 @@ void multiply(const Tile& t) {
 #pragma GCC unroll 6
   for (int r = 0; r < rows; ++r) x[r] = static_cast<const uint16_t*>(t.x[r]);
   const auto* q = static_cast<const uint16_t*>(t.q);
+  const float* d = t.d;
+  const float* m = t.m;
+  const float* const* x_sums = t.x_sums;
+  float* const totals = t.sums;
   for (int64_t g = 0; g < t.groups; ++g) {
     __m512 sums[rows][4];
 #pragma GCC unroll 6
@@ -161,17 +165,21 @@ void multiply(const Tile& t) {
         for (int j = 0; j < 4; ++j) sums[r][j] = _mm512_dpbf16_ps(sums[r][j], both, w[j]);
       }
     }
-    const float* d = t.d + g * block::width;
-    const float* m = t.m + g * block::width;
+    __m512 scale[4], minima[4];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      scale[j] = _mm512_load_ps(d + g * block::width + j * 16);
+      if constexpr (minimum) minima[j] = _mm512_load_ps(m + g * block::width + j * 16);
+    }
 #pragma GCC unroll 6
     for (int r = 0; r < rows; ++r) {
       x[r] += group;
-      const __m512 x_sum = minimum ? _mm512_set1_ps(t.x_sums[r][t.first_group + g]) : _mm512_setzero_ps();
+      const __m512 x_sum = minimum ? _mm512_set1_ps(x_sums[r][t.first_group + g]) : _mm512_setzero_ps();
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) {
-        float* to = t.sums + r * block::width + j * 16;
-        __m512 total = _mm512_fmadd_ps(_mm512_load_ps(d + j * 16), sums[r][j], _mm512_load_ps(to));
-        if constexpr (minimum) total = _mm512_fnmadd_ps(_mm512_load_ps(m + j * 16), x_sum, total);
+        float* to = totals + r * block::width + j * 16;
+        __m512 total = _mm512_fmadd_ps(scale[j], sums[r][j], _mm512_load_ps(to));
+        if constexpr (minimum) total = _mm512_fnmadd_ps(minima[j], x_sum, total);
         _mm512_store_ps(to, total);
       }
     }
