@@ -35,8 +35,13 @@ HWY_INLINE V uneven(const Format& f, U code) {
 #endif
 }
 
-template <bool even>
+template <int bits, bool even>
 HWY_INLINE V level(const Format& f, U code) {
+  if constexpr (lanes == 16 && bits <= 4) {  // a table of floats in a register
+    const D d;
+    const hn::RebindToSigned<D> di;
+    return hn::TableLookupLanes(hn::LoadU(d, f.levels), hn::IndicesFromVec(d, hn::BitCast(di, code)));
+  }
   if constexpr (!even) return uneven(f, code);
   const auto whole = hn::BitCast(DI(), code);
   return hn::ConvertTo(D(), hn::Add(whole, hn::Set(DI(), int32_t(f.levels[0]))));
@@ -64,7 +69,7 @@ HWY_INLINE Columns pair_of(const Format& f, const uint8_t* codes, int p, int row
     first = hn::Or(first, hn::ShiftLeft<low>(hn::And(tops, top_mask)));
     second = hn::Or(second, hn::ShiftLeft<low>(hn::And(hn::ShiftRight<16>(tops), top_mask)));
   }
-  return {level<even>(f, first), level<even>(f, second)};
+  return {level<low + high, even>(f, first), level<low + high, even>(f, second)};
 }
 
 // The same of 8-bit codes.
