@@ -6,13 +6,22 @@
 namespace medley::bench {
 namespace {
 
+// Of a block type: bytes that make small codes and scales in any of the places where scales lie.
+Buffer random_weight(DType dtype, int64_t bytes) {
+  if (!is_block(dtype)) return random_buffer(dtype, bytes / int64_t(size_of(dtype)), 0.02f);
+  Buffer buffer{size_t(bytes)};
+  std::mt19937 rng(1);
+  for (int64_t i = 0; i < bytes; ++i) buffer.data()[i] = std::byte(rng() % 0x30);
+  return buffer;
+}
+
 // `copies` matrices used in turn, so that none is found in a cache.
 void one_linear(Bench& bench, int64_t m, int64_t n, int64_t k, DType x_type, DType weight_type, int64_t copies) {
   const std::string name = fmt::format("linear {}x{}x{} x {} w {}", m, n, k, name_of(x_type), name_of(weight_type));
   if (!bench.wanted(name)) return;
   const auto kernel = bench.selector.resolve(linear_op(), LinearDesc{k, n, x_type, weight_type});
   const int64_t slot = packed_bytes(kernel.layout, weight_type, n, k);
-  const Buffer weight = random_buffer(weight_type, slot * copies / int64_t(size_of(weight_type)), 0.02f);
+  const Buffer weight = random_weight(weight_type, slot * copies);
   const Buffer x = random_buffer(x_type, m * k), y(size_t(m * n) * 4);
   const double flops = 2.0 * double(m) * double(n) * double(k);
   int64_t turn = 0;
@@ -23,7 +32,7 @@ void one_linear(Bench& bench, int64_t m, int64_t n, int64_t k, DType x_type, DTy
     args.y = y.view(DType::f32, {m, n});
     kernel(args, bench.context);
   };
-  const bool dot = x_type == DType::bf16 && weight_type == DType::bf16;
+  const bool dot = kernel.name.starts_with("avx512");
   if (m <= 4) {
     bench.report(name, kernel.name, double(slot), bench.ceilings.read_bytes, "GB/s", run);
   } else {
@@ -84,6 +93,12 @@ void bench_linear(Bench& bench) {
     one_linear(bench, 512, 4096, 4096, x, w, 1);
     for (int64_t m : {1, 2, 4, 16}) one_linear(bench, m, 4096, 4096, x, w, w == DType::f32 ? 6 : 12);
   }
+  for (DType w :
+       {DType::q4_k, DType::q6_k, DType::q8_0, DType::q4_0, DType::q5_k, DType::q3_k, DType::q2_k, DType::mxfp4})
+    for (DType x : {DType::bf16, DType::f32}) {
+      if (w != DType::mxfp4) one_linear(bench, 512, 4096, 4096, x, w, 1);
+      for (int64_t m : {1, 4, 16}) one_linear(bench, m, 4096, 4096, x, w, 24);
+    }
   for (DType x : {DType::bf16, DType::f32}) {
     one_grouped(bench, 1, 8, 64, 2048, 2048, x);
     one_grouped(bench, 16, 8, 64, 2048, 2048, x);

@@ -35,6 +35,18 @@ TEST(Levels, LinearTakesTheWidestInstructionsThereAre) {
   EXPECT_EQ(chosen(linear_op(), mixed, Level::ref), "ref.linear");
 }
 
+TEST(Levels, BlockWeightsTakeThemToo) {
+  const std::string dots = cpu::has_avx512_bf16() ? "avx512" : "simd";
+  for (DType type : block_types) {
+    const LinearDesc mixed{256, 256, DType::f32, type}, bf16s{256, 256, DType::bf16, type};
+    EXPECT_EQ(chosen(linear_op(), bf16s, Level::avx512), dots + ".linear");
+    EXPECT_EQ(chosen(grouped_linear_op(), {bf16s, 8}, Level::avx512), dots + ".grouped_linear");
+    EXPECT_EQ(chosen(headwise_linear_op(), {bf16s, 8}, Level::avx512), dots + ".headwise_linear");
+    EXPECT_EQ(chosen(linear_op(), mixed, Level::avx512), "simd.linear");
+    EXPECT_EQ(chosen(embedding_op(), EmbeddingDesc{256, type}, Level::avx512), "ref.embedding");
+  }
+}
+
 TEST(Levels, TheOtherOpsTakeHighway) {
   const Level best = Level::avx512;
   EXPECT_EQ(chosen(paged_attention_op(), PagedAttentionDesc{16, 1, 576, 512}, best), "simd.paged_attention");

@@ -24,7 +24,15 @@ std::vector<LinearDesc> descriptions(const Shape& shape) {
   std::vector<LinearDesc> all;
   for (DType x : {DType::f32, DType::bf16})
     for (DType weight : {DType::f32, DType::bf16, DType::f16}) all.push_back({shape.k, shape.n, x, weight});
+  for (DType x : {DType::f32, DType::bf16})
+    for (DType weight : block_types)
+      if (shape.k % block_elements(weight) == 0) all.push_back({shape.k, shape.n, x, weight});
   return all;
+}
+
+// One block type of each kind of kernel: with minima, of two bit planes, of bytes, of powers of two.
+bool is_sample(DType weight) {
+  return weight == DType::q4_k || weight == DType::q6_k || weight == DType::q8_0 || weight == DType::mxfp4;
 }
 
 // The linear of the same level and instruction set as another op's kernel.
@@ -60,7 +68,7 @@ void expect_linear(const LinearDesc& desc, int64_t tokens, const Variant& varian
       for (int64_t k = 0; k < desc.in; ++k) {
         const double product = xs[size_t(t * desc.in + k)] * w[size_t(n * desc.in + k)];
         sum += product;
-        absolute += std::abs(product);
+        absolute += std::abs(xs[size_t(t * desc.in + k)]) * plain.size_at(0, n, k);
       }
       if (variant.accumulate) {
         sum += get(before, {t, n});
@@ -94,8 +102,11 @@ TEST(Linear, EveryLevelComputesTheDotProducts) {
       }
   };
   for (const Shape& shape : {Shape{1, 1}, {64, 2}, {65, 7}, {130, 33}, {63, 128}}) sweep(shape, {0, 1, 2, 5, 6, 7, 13});
-  sweep({3, 2051}, {1, 7});  // several blocks of k, the last one odd
-  sweep({70, 9}, {193});     // more rows than one task takes
+  sweep({65, 256}, {0, 1, 3, 6, 7, 13});  // blocks of 256
+  sweep({3, 1792}, {1, 7});               // several times as many units as are unpacked at once
+  sweep({2, 160}, {1, 8});                // the last time fewer units
+  sweep({3, 2051}, {1, 7});               // several blocks of k, the last one odd
+  sweep({70, 9}, {193});                  // more rows than one task takes
 }
 
 // The bits of each row alone, in some companies, at one thread count after another.
@@ -133,6 +144,7 @@ TEST(Linear, ARowsBitsDependOnNeitherItsCompanyNorTheThreads) {
   for (const LinearDesc& desc : descriptions({130, 77}))
     for (DType y_type : {DType::f32, DType::bf16})
       expect_same_bits(desc, 129, {1, 2, 3, 5, 6, 7, 16, 64, 129}, y_type, rng);
+  for (const LinearDesc& desc : descriptions({70, 768})) expect_same_bits(desc, 14, {1, 2, 6, 7, 14}, DType::f32, rng);
   for (const LinearDesc& desc : descriptions({321, 64})) expect_same_bits(desc, 16, {1, 5, 16}, DType::f32, rng);
   for (const LinearDesc& desc : descriptions({65, 2051})) expect_same_bits(desc, 9, {1, 2, 9}, DType::f32, rng);
   for (const LinearDesc& desc : descriptions({64, 6}))
@@ -154,7 +166,10 @@ TEST(Linear, TheBoundaryNamesWhatIsWrong) {
 // Each head is linear with its own matrix: the same bits, any strides.
 TEST(HeadwiseLinear, EveryHeadHasTheBitsOfLinear) {
   Rng rng(6);
-  for (const LinearDesc& linear : descriptions({70, 33})) {
+  std::vector<LinearDesc> all = descriptions({70, 33});
+  for (const LinearDesc& desc : descriptions({70, 256}))
+    if (is_sample(desc.weight)) all.push_back(desc);
+  for (const LinearDesc& linear : all) {
     const int64_t heads = 3;
     const HeadwiseLinearDesc desc{linear, heads};
     for (const auto& kernel : runnable(headwise_linear_op(), desc)) {
@@ -206,7 +221,7 @@ struct Routed {
 TEST(GroupedLinear, EveryLevelComputesEachPairsDotProducts) {
   Rng rng(4);
   Machine machine(2);
-  for (const Shape& shape : {Shape{65, 7}, {130, 34}, {1, 1}})
+  for (const Shape& shape : {Shape{65, 7}, {130, 34}, {1, 1}, {66, 256}})
     for (const LinearDesc& linear : descriptions(shape)) {
       const int32_t slots = 5;
       const GroupedLinearDesc desc{linear, slots};
@@ -229,7 +244,7 @@ TEST(GroupedLinear, EveryLevelComputesEachPairsDotProducts) {
               for (int64_t k = 0; k < desc.in; ++k) {
                 const double product = get(x, {p / divisor, k}) * plain.at(slot, n, k);
                 sum += product;
-                absolute += std::abs(product);
+                absolute += std::abs(get(x, {p / divisor, k})) * plain.size_at(slot, n, k);
               }
               expected.push_back({sum, allowed(desc.in, absolute, sum, y_type)});
             }
@@ -253,7 +268,10 @@ TEST(GroupedLinear, EveryLevelComputesEachPairsDotProducts) {
 // may be run either way.
 TEST(GroupedLinear, APairsBitsAreThoseOfItsTokenAlone) {
   Rng rng(5);
-  for (const LinearDesc& linear : descriptions({130, 77})) {
+  std::vector<LinearDesc> all = descriptions({130, 77});
+  for (const LinearDesc& desc : descriptions({65, 256}))
+    if (is_sample(desc.weight)) all.push_back(desc);
+  for (const LinearDesc& linear : all) {
     const int32_t slots = 7;
     const GroupedLinearDesc desc{linear, slots};
     for (const auto& kernel : runnable(grouped_linear_op(), desc)) {

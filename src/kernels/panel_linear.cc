@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <vector>
 
+#include "kernels/block_linear.h"
+#include "kernels/block_panel.h"
 #include "kernels/cpu.h"
 #include "kernels/linear.h"
 
@@ -12,10 +15,12 @@ namespace medley {
 
 namespace avx512 {
 extern const panel::Tiles bf16_tiles;
-}
+const block::Kernels* block_bf16_kernels(const block::Format& format);
+}  // namespace avx512
 namespace simd {
 const panel::Tiles& tiles_for(DType weight);
-}
+const block::Kernels* block_kernels(const block::Format& format);
+}  // namespace simd
 
 namespace panel {
 namespace {
@@ -39,6 +44,7 @@ constexpr int64_t task_products = int64_t(1) << 17;
 // Rows that share a matrix: all of linear's, or those of one expert. Arrays of pointers live in the workspace.
 struct Job {
   const void* const* x = nullptr;
+  const float* const* x_sums = nullptr;  // of blocks with a minimum: by row, [groups]
   void* const* y = nullptr;
   int64_t rows = 0;
   const std::byte* matrix = nullptr;
@@ -47,6 +53,9 @@ struct Job {
 
 struct Problem {
   const Tiles* tiles = nullptr;
+  const block::Kernels* blocks = nullptr;  // instead of tiles
+  const block::Format* format = nullptr;
+  int64_t x_bytes = 0;  // of an element
   int64_t n = 0, k = 0;
   int64_t panel_bytes = 0;
   int64_t k_bytes = 0;  // of a panel, for one k
@@ -66,10 +75,14 @@ void finish_row(const float* sums, const float* bias, bool accumulate, int64_t c
   }
 }
 
-// Rows [row, row + rows) of a job against one panel. Tiles are as even as can be: 7 rows are 4 + 3, since a tile of
-// one row costs as much memory traffic as one of six.
-void multiply(const Problem& problem, const Job& job, int64_t panel, int64_t row, int64_t rows, float* sums) {
-  const int64_t tiles = (rows + max_rows - 1) / max_rows;
+// Tiles are as even as can be: 7 rows are 4 + 3, since a tile of one row costs as much memory traffic as one of six.
+int64_t tiles_of(int64_t rows) {
+  return (rows + max_rows - 1) / max_rows;
+}
+
+// Rows [row, row + rows) of a job against one panel, into sums.
+void multiply_plain(const Problem& problem, const Job& job, int64_t panel, int64_t row, int64_t rows, float* sums) {
+  const int64_t tiles = tiles_of(rows);
   const auto first_of = [&](int64_t tile) { return tile * rows / tiles; };
   Tile t;
   t.panel = job.matrix + panel * problem.panel_bytes;
@@ -92,7 +105,66 @@ void multiply(const Problem& problem, const Job& job, int64_t panel, int64_t row
     }
     begin += block;
   } while (begin < problem.k);
+}
 
+// Units of blocks unpacked at a time: their integers and scales stay in the first-level cache while the tiles run.
+constexpr int64_t units_at_once = 4;
+
+// What a worker unpacks into.
+struct Unpacked {
+  alignas(64) float d[units_at_once * 2 * width];
+  alignas(64) float m[units_at_once * 2 * width];
+  alignas(64) float q[units_at_once * block::unit * width];  // or as many bf16
+};
+
+// The same on blocks. Groups follow one another in ascending k, whatever the number of units taken at once.
+void multiply_blocks(const Problem& problem, const Job& job, int64_t panel, int64_t row, int64_t rows, float* sums,
+                     Unpacked& unpacked) {
+  const int64_t tiles = tiles_of(rows), units = problem.k / block::unit;
+  const int64_t unit_groups = block::unit / problem.format->group, unit_q = block::unit * width * problem.x_bytes;
+  if (tiles == 1)
+    return problem.blocks->direct[rows - 1]({.format = problem.format,
+                                             .panel = job.matrix + panel * problem.panel_bytes,
+                                             .units = units,
+                                             .x = job.x + row,
+                                             .x_sums = job.x_sums + row,
+                                             .sums = sums,
+                                             .ahead = 4096});
+  const int64_t column_units = problem.format->column_units;
+  const auto first_of = [&](int64_t tile) { return tile * rows / tiles; };
+  std::fill_n(sums, rows * width, 0.0f);
+  const void* x[max_rows];
+  for (int64_t begin = 0; begin < units; begin += units_at_once) {
+    const int64_t count = std::min(units_at_once, units - begin);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t unit = begin + i;
+      problem.blocks->unpack(
+          {.format = problem.format,
+           .column = job.matrix + panel * problem.panel_bytes + unit / column_units * problem.format->column_bytes,
+           .index = unit % column_units,
+           .q = reinterpret_cast<std::byte*>(unpacked.q) + i * unit_q,
+           .d = unpacked.d + i * unit_groups * width,
+           .m = unpacked.m + i * unit_groups * width,
+           .ahead = 4096});
+    }
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      const int64_t first = first_of(tile), height = first_of(tile + 1) - first;
+      for (int64_t r = 0; r < height; ++r)
+        x[r] = static_cast<const std::byte*>(job.x[row + first + r]) + begin * block::unit * problem.x_bytes;
+      problem.blocks->multiply[height - 1]({.x = x,
+                                            .q = unpacked.q,
+                                            .d = unpacked.d,
+                                            .m = unpacked.m,
+                                            .x_sums = job.x_sums + row + first,
+                                            .first_group = begin * unit_groups,
+                                            .groups = count * unit_groups,
+                                            .sums = sums + first * width});
+    }
+  }
+}
+
+// The sums as rows of y.
+void finish(const Problem& problem, const Job& job, int64_t panel, int64_t row, int64_t rows, const float* sums) {
   const int64_t n0 = panel * width, count = std::min(width, problem.n - n0);
   const float* bias = job.bias != nullptr ? job.bias + n0 : nullptr;
   for (int64_t r = 0; r < rows; ++r) {
@@ -113,14 +185,24 @@ void run_jobs(const Problem& problem, const Job* jobs, int64_t num_jobs, int64_t
   const int64_t panel_parts = (panels + panels_each - 1) / panels_each;
   const int64_t row_parts = (max_job_rows + rows_each - 1) / std::max<int64_t>(1, rows_each);
   const TensorView scratch = context.workspace.alloc(DType::f32, {context.threads.size(), rows_each * width});
+  constexpr int64_t unpacked_bytes = int64_t(sizeof(Unpacked));
+  const TensorView unpacked =
+      context.workspace.alloc(DType::u8, {problem.blocks != nullptr ? context.threads.size() : 0, unpacked_bytes});
   context.threads.parallel_for(num_jobs * panel_parts * row_parts, [&](int64_t task, int worker) {
     const Job& job = jobs[task / (panel_parts * row_parts)];
     const int64_t part = task % (panel_parts * row_parts);
     const int64_t row = part % row_parts * rows_each, rows = std::min(rows_each, job.rows - row);
     if (rows <= 0) return;
     const int64_t first = part / row_parts * panels_each;
-    for (int64_t p = first; p < std::min(first + panels_each, panels); ++p)
-      multiply(problem, job, p, row, rows, scratch.row<float>(worker));
+    float* sums = scratch.row<float>(worker);
+    for (int64_t p = first; p < std::min(first + panels_each, panels); ++p) {
+      if (problem.blocks != nullptr) {
+        multiply_blocks(problem, job, p, row, rows, sums, *reinterpret_cast<Unpacked*>(unpacked.row<uint8_t>(worker)));
+      } else {
+        multiply_plain(problem, job, p, row, rows, sums);
+      }
+      finish(problem, job, p, row, rows, sums);
+    }
   });
 }
 
@@ -148,15 +230,84 @@ const void* row_of(const TensorView& view, int64_t row) {
   return static_cast<const std::byte*>(view.data) + row * view.strides[0] * int64_t(size_of(view.dtype));
 }
 
+block::Format make_format(DType dtype) {
+  const BlockFormat& from = format_of(dtype);
+  const block_panel::Parts at = block_panel::parts_of(from);
+  block::Format f;
+  f.group = from.group, f.low_bits = from.low_bits, f.high_bits = from.high_bits;
+  f.integers = from.scale == ScaleKind::integers, f.power = from.scale == ScaleKind::power;
+  f.minimum = from.minimum, f.nibbles = from.nibbles;
+  f.d = at.d, f.m = at.m, f.scale = at.scale, f.minimum_at = at.minimum;
+  f.codes = at.codes, f.unit_bytes = at.unit_bytes, f.high = at.high;
+  f.column_bytes = at.bytes, f.column_units = from.elements / block::unit;
+  if (from.levels == nullptr) return f;
+  const int bits = from.low_bits + from.high_bits, codes = 1 << bits;
+  for (int i = 0; i < 64; ++i) {
+    f.levels[i] = float(from.levels[i % codes]);
+    f.bf16_levels[i] = bf16(f.levels[i]).bits;
+    if (i < 16) f.byte_levels[i] = from.levels[i % codes];
+    if (i > 0 && i < codes) f.even = f.even && from.levels[i] == from.levels[i - 1] + 1;
+  }
+  return f;
+}
+
+const block::Format& format_for(DType dtype) {
+  static const std::vector<block::Format> all = [] {
+    std::vector<block::Format> formats;
+    for (int type = int(DType::q4_0); type <= int(DType::mxfp4); ++type) formats.push_back(make_format(DType(type)));
+    return formats;
+  }();
+  return all[size_t(dtype) - size_t(DType::q4_0)];
+}
+
 Problem problem_of(Set set, const WeightView& weight, const TensorView& y) {
   Problem p;
-  p.tiles = set == Set::simd ? &simd::tiles_for(weight.dtype) : &avx512::bf16_tiles;
   p.n = weight.n;
   p.k = weight.k;
-  p.k_bytes = width * int64_t(size_of(weight.dtype));
   p.panel_bytes = packed_bytes(WeightLayout::panel, weight.dtype, width, weight.k);
   p.y = y.dtype;
+  p.x_bytes = set == Set::simd ? 4 : 2;
+  if (is_block(weight.dtype)) {
+    p.format = &format_for(weight.dtype);
+    p.blocks = set == Set::simd ? simd::block_kernels(*p.format) : avx512::block_bf16_kernels(*p.format);
+  } else {
+    p.tiles = set == Set::simd ? &simd::tiles_for(weight.dtype) : &avx512::bf16_tiles;
+    p.k_bytes = width * int64_t(size_of(weight.dtype));
+  }
   return p;
+}
+
+template <class X>
+void sum_groups(const X* x, int64_t group, int64_t groups, float* sums) {
+  for (int64_t g = 0; g < groups; ++g, x += group) {
+    float sum = 0;
+    for (int64_t i = 0; i < group; ++i) sum += float(x[i]);
+    sums[g] = sum;
+  }
+}
+
+// f32 [tokens, heads, groups]: the sums of x that minima multiply; without minima a view of nothing.
+TensorView group_sums(const Problem& problem, const TensorView& x, ExecContext& context) {
+  if (problem.blocks == nullptr || !problem.format->minimum) return {};
+  const int64_t heads = x.rank == 3 ? x.size(1) : 1, groups = problem.k / problem.format->group;
+  const TensorView sums = context.workspace.alloc(DType::f32, {x.size(0), heads, groups});
+  context.threads.parallel_for(x.size(0), [&](int64_t t, int) {
+    for (int64_t h = 0; h < heads; ++h) {
+      const int64_t at = x.rank == 3 ? h * x.strides[1] : 0;
+      float* to = sums.row<float>(t) + h * groups;
+      if (x.dtype == DType::bf16) {
+        sum_groups(x.row<bf16>(t) + at, problem.format->group, groups, to);
+      } else {
+        sum_groups(x.row<float>(t) + at, problem.format->group, groups, to);
+      }
+    }
+  });
+  return sums;
+}
+
+// One row's pointer of group_sums(), or null.
+const float* sums_row(const TensorView& sums, int64_t token, int64_t head) {
+  return sums ? sums.row<float>(token) + head * sums.strides[1] : nullptr;
 }
 
 template <Set set>
@@ -165,14 +316,17 @@ void run_linear(const LinearArgs& a, ExecContext& context) {
   Problem problem = problem_of(set, a.weight, a.y);
   problem.accumulate = a.accumulate;
   const TensorView x = widened(a.x, set == Set::avx512_bf16, context);
+  const TensorView sums = group_sums(problem, x, context);
   const int64_t rows = x.size(0);
   const void** x_rows = pointers<const void*>(rows, context);
+  const float** x_sums = pointers<const float*>(rows, context);
   void** y_rows = pointers<void*>(rows, context);
   for (int64_t t = 0; t < rows; ++t) {
     x_rows[t] = row_of(x, t);
+    x_sums[t] = sums_row(sums, t, 0);
     y_rows[t] = const_cast<void*>(row_of(a.y, t));
   }
-  const Job job{x_rows, y_rows, rows, a.weight.data, a.bias};
+  const Job job{x_rows, x_sums, y_rows, rows, a.weight.data, a.bias};
   run_jobs(problem, &job, 1, rows, context);
 }
 
@@ -182,14 +336,22 @@ void run_headwise(const HeadwiseLinearArgs& a, ExecContext& context) {
   const Workspace::Scope scope(context.workspace);
   const Problem problem = problem_of(set, a.weight, a.y);
   const TensorView x = widened(a.x, set == Set::avx512_bf16, context);
+  const TensorView sums = group_sums(problem, x, context);
   const int64_t tokens = x.size(0), heads = a.weight.slots;
   const void** x_rows = pointers<const void*>(heads * tokens, context);
+  const float** x_sums = pointers<const float*>(heads * tokens, context);
   void** y_rows = pointers<void*>(heads * tokens, context);
   Job* jobs = reinterpret_cast<Job*>(context.workspace.alloc(DType::u8, {heads * int64_t(sizeof(Job))}).data);
   for (int64_t h = 0; h < heads; ++h) {
-    jobs[h] = {x_rows + h * tokens, y_rows + h * tokens, tokens, a.weight.data + h * a.weight.slot_bytes, nullptr};
+    jobs[h] = {x_rows + h * tokens,
+               x_sums + h * tokens,
+               y_rows + h * tokens,
+               tokens,
+               a.weight.data + h * a.weight.slot_bytes,
+               nullptr};
     for (int64_t t = 0; t < tokens; ++t) {
       x_rows[h * tokens + t] = row_of(x.slice(1, h, 1), t);
+      x_sums[h * tokens + t] = sums_row(sums, t, h);
       y_rows[h * tokens + t] = const_cast<void*>(row_of(a.y.slice(1, h, 1), t));
     }
   }
@@ -202,20 +364,27 @@ void run_grouped(const GroupedLinearArgs& a, ExecContext& context) {
   const Workspace::Scope scope(context.workspace);
   const Problem problem = problem_of(set, a.weight, a.y);
   const TensorView x = widened(a.x, set == Set::avx512_bf16, context);
+  const TensorView sums = group_sums(problem, x, context);
   const int64_t entries = *a.num_tokens_post_padded, blocks = entries / a.block_m;
   const void** x_rows = pointers<const void*>(a.num_pairs, context);
+  const float** x_sums = pointers<const float*>(a.num_pairs, context);
   void** y_rows = pointers<void*>(a.num_pairs, context);
   Job* jobs = reinterpret_cast<Job*>(context.workspace.alloc(DType::u8, {blocks * int64_t(sizeof(Job))}).data);
   int64_t num_jobs = 0, filled = 0, most = 0;
   for (int64_t block = 0; block < blocks; ++block) {
     const int64_t slot = a.expert_ids[block];
     if (block == 0 || a.expert_ids[block - 1] != slot)
-      jobs[num_jobs++] = {x_rows + filled, y_rows + filled, 0, a.weight.data + slot * a.weight.slot_bytes,
+      jobs[num_jobs++] = {x_rows + filled,
+                          x_sums + filled,
+                          y_rows + filled,
+                          0,
+                          a.weight.data + slot * a.weight.slot_bytes,
                           a.bias != nullptr ? a.bias + slot * a.weight.n : nullptr};
     for (int64_t i = 0; i < a.block_m; ++i) {
       const int64_t pair = a.sorted_token_ids[block * a.block_m + i];
       if (pair >= a.num_pairs) continue;
       x_rows[filled] = row_of(x, pair / a.x_divisor);
+      x_sums[filled] = sums_row(sums, pair / a.x_divisor, 0);
       y_rows[filled++] = const_cast<void*>(row_of(a.y, pair));
       ++jobs[num_jobs - 1].rows;
     }
@@ -227,15 +396,16 @@ void run_grouped(const GroupedLinearArgs& a, ExecContext& context) {
 template <class Desc>
 std::string supports_simd(const Desc& desc) {
   const bool x = desc.x == DType::f32 || desc.x == DType::bf16;
-  const bool weight = desc.weight == DType::f32 || desc.weight == DType::bf16 || desc.weight == DType::f16;
-  return x && weight ? "" : "takes f32 or bf16 x and f32, bf16 or f16 weights";
+  const bool plain = desc.weight == DType::f32 || desc.weight == DType::bf16 || desc.weight == DType::f16;
+  return x && (plain || is_block(desc.weight)) ? "" : "takes f32 or bf16 x and f32, bf16, f16 or block weights";
 }
 
 template <class Desc>
 std::string supports_avx512_bf16(const Desc& desc) {
   std::string lacking = cpu::without_avx512_bf16();
   if (!lacking.empty()) return lacking;
-  return desc.x == DType::bf16 && desc.weight == DType::bf16 ? "" : "takes bf16 x and bf16 weights";
+  const bool weight = desc.weight == DType::bf16 || is_block(desc.weight);
+  return desc.x == DType::bf16 && weight ? "" : "takes bf16 x and bf16 or block weights";
 }
 
 }  // namespace

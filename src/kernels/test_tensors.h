@@ -16,6 +16,7 @@
 
 #include "kernels/op.h"
 #include "kernels/rows.h"
+#include "kernels/test_blocks.h"
 #include "kernels/weight.h"
 
 namespace medley::test {
@@ -139,23 +140,56 @@ struct Machine {
   ExecContext context{pool, workspace};
 };
 
-// A matrix packed for a kernel, or `slots` of them, with the dense original beside it.
+// A matrix packed for a kernel, or `slots` of them, with the dense original beside it: what was packed, or of a block
+// type the floats that its blocks stand for.
 struct Weight {
-  Tensor dense;  // [slots * n, k], strided
+  Tensor dense;               // [slots * n, k], strided
+  std::vector<double> sizes;  // of a block type, by element: |d q| + |m|, which may be more than |d q - m|
   Buffer packed;
   WeightView view;
 
   Weight(Rng& rng, DType dtype, WeightLayout layout, int64_t n, int64_t k, int64_t slots = 1)
-      : dense(dtype, {slots * n, k}, 3) {
-    dense.fill(rng, 1 / std::sqrt(float(k + 1)));
+      : dense(is_block(dtype) ? DType::f32 : dtype, {slots * n, k}, 3) {
     view = {nullptr, dtype, layout, n, k, slots, packed_bytes(layout, dtype, n, k)};
     packed = Buffer(size_t(view.slot_bytes * slots));
     std::memset(packed.data(), 0xff, packed.bytes());
     view.data = packed.data();
+    std::vector<std::byte> blocks;
+    TensorView source = dense;
+    if (is_block(dtype)) {
+      blocks = random_blocks(rng, dtype, slots * n, k);
+      source = TensorView(blocks.data(), dtype, {slots * n, k});
+      take_apart(source);
+    } else {
+      dense.fill(rng, 1 / std::sqrt(float(k + 1)));
+    }
     for (int64_t s = 0; s < slots; ++s)
-      pack_rows(dense.view().slice(0, s * n, n), 0, view, packed.data() + s * view.slot_bytes);
+      pack_rows(source.slice(0, s * n, n), 0, view, packed.data() + s * view.slot_bytes);
   }
   double at(int64_t slot, int64_t row, int64_t column) const { return get(dense, {slot * view.n + row, column}); }
+  // What counts for rounding: the size of what is added up.
+  double size_at(int64_t slot, int64_t row, int64_t column) const {
+    const int64_t at_row = slot * view.n + row;
+    return sizes.empty() ? std::abs(get(dense, {at_row, column})) : sizes[size_t(at_row * view.k + column)];
+  }
+
+ private:
+  void take_apart(const TensorView& source) {
+    const BlockFormat& format = format_of(source.dtype);
+    for (int64_t r = 0; r < source.size(0); ++r) {
+      float* row = dense.view().row<float>(r);
+      for (int64_t c = 0; c < source.size(1); c += format.elements) {
+        BlockParts parts;
+        read_block(source.dtype, static_cast<std::byte*>(source.data) + bytes_of(source.dtype, r * source.size(1) + c),
+                   parts);
+        dequantize_block(format, parts, row + c);
+        for (int i = 0; i < format.elements; ++i) {
+          const double m = group_minimum(format, parts, i / format.group);
+          sizes.push_back(std::abs(double(row[c + i]) + m) + std::abs(m));
+        }
+      }
+    }
+  }
 };
 
 // The rows of a step: each has `computed` tokens in the cache and `fresh` new ones.
