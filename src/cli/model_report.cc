@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/coordinator.h"
+#include "engine/generation_config.h"
 #include "models/registry.h"
 #include "weights/checkpoint.h"
 
@@ -95,6 +96,8 @@ ModelReport make_report(const std::filesystem::path& path, DType dtype, uint64_t
   report.cache = model->cache_specs();
   report.mtp_cache = model->mtp_cache_specs();
   report.room = room_in(memory, report.cache, request_tokens);
+  report.eos_ids = folder ? read_eos_ids(path, report.info) : report.info.eos_ids;
+  if (folder) report.sampling = read_generation_config(path);
   if (folder) report.stored = stored_weights(path, weights.taken());
   return report;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "medley/sampling_params.h"
 #include "models/model.h"
 
 namespace medley::cli {
@@ -40,6 +41,8 @@ struct ModelReport {
   ParameterCounts parameters;
   std::vector<KvCacheSpec> cache, mtp_cache;
   CacheRoom room;
+  SamplingParams sampling;              // what medley run does unless told otherwise
+  std::vector<int32_t> eos_ids;         // which tokens end a text
   std::optional<StoredWeights> stored;  // nothing when there is only a config.json
 };
 

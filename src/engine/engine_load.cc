@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "engine/engine_core.h"
+#include "engine/generation_config.h"
 #include "models/registry.h"
 
 namespace medley {
@@ -26,22 +27,6 @@ DType choose_dtype(const std::string& wanted, const nlohmann::json& config) {
   for (const char* field : {"dtype", "torch_dtype"})
     if (config.contains(field) && config[field] == "float32") return DType::f32;
   return DType::bf16;
-}
-
-// generation_config.json's EOS ids are the ones the model was tuned to end with; config.json's otherwise.
-std::vector<int32_t> read_eos_ids(const std::filesystem::path& folder, const ModelInfo& info) {
-  const std::filesystem::path path = folder / "generation_config.json";
-  if (!std::filesystem::exists(path)) return info.eos_ids;
-  const nlohmann::json generation = read_json(path, JsonFloats::python);
-  const auto eos = generation.find("eos_token_id");
-  if (eos == generation.end() || eos->is_null()) return info.eos_ids;
-  std::vector<int32_t> ids;
-  for (const auto& id : eos->is_array() ? *eos : nlohmann::json::array({*eos})) {
-    if (!id.is_number_integer())
-      fail("{}: eos_token_id is {}, want a number or a list of them", path.string(), eos->dump());
-    ids.push_back(id.get<int32_t>());
-  }
-  return ids;
 }
 
 int64_t available_memory() {
@@ -70,6 +55,21 @@ int64_t useful_cache_bytes(const Model& model, const EngineOptions& options) {
 }
 
 }  // namespace
+
+std::vector<int32_t> read_eos_ids(const std::filesystem::path& folder, const ModelInfo& info) {
+  const std::filesystem::path path = folder / "generation_config.json";
+  if (!std::filesystem::exists(path)) return info.eos_ids;
+  const nlohmann::json generation = read_json(path, JsonFloats::python);
+  const auto eos = generation.find("eos_token_id");
+  if (eos == generation.end() || eos->is_null()) return info.eos_ids;
+  std::vector<int32_t> ids;
+  for (const auto& id : eos->is_array() ? *eos : nlohmann::json::array({*eos})) {
+    if (!id.is_number_integer())
+      fail("{}: eos_token_id is {}, want a number or a list of them", path.string(), eos->dump());
+    ids.push_back(id.get<int32_t>());
+  }
+  return ids;
+}
 
 std::unique_ptr<EngineCore> EngineCore::load(const std::filesystem::path& path, const EngineOptions& options,
                                              int64_t max_chunk) {

@@ -2,14 +2,20 @@
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 #include "medley/sampling_params.h"
 
 namespace medley {
 
+struct ModelInfo;
+
 // SamplingParams with the file's temperature, top_k, top_p, min_p and repetition_penalty; without the file, their own
 // defaults. As in transformers, do_sample false means greedy; where it is not said, a file with a temperature, top_k,
 // top_p or min_p means sampling. Throws Error naming file and field for a value of the wrong type or range.
 SamplingParams read_generation_config(const std::filesystem::path& folder);
+
+// Which tokens end a text: generation_config.json's, which the model was tuned to end with, or else config.json's.
+std::vector<int32_t> read_eos_ids(const std::filesystem::path& folder, const ModelInfo& info);
 
 }  // namespace medley
