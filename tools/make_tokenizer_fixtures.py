@@ -11,8 +11,12 @@ Usage: tools/make_tokenizer_fixtures.py
 import json
 import pathlib
 import random
+import sys
 
 from tokenizers import Tokenizer
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "soak"))
+from strings import HAND_MADE, Generator
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "tests/tokenizer/tokenizers.json"
 
@@ -196,6 +200,7 @@ def tokenizers():
 
 def main():
     rng = random.Random(7)
+    drawn = [text[:40] for text in Generator(9).take(280)][len(HAND_MADE):]
     entries = []
     for name, tokenizer, config in tokenizers():
         package = Tokenizer.from_str(json.dumps(tokenizer))
@@ -203,7 +208,11 @@ def main():
         texts = HARD + [" ".join(rng.choice(WORDS + HARD[8:30]) for _ in range(6)) for _ in range(2)]
         if name.startswith("split_"):  # it is the cutting that differs
             texts = texts[8:20:2]
+        # A sample of what ./dev soak compares: one tokenizer of each kind gets more of it.
+        if name in ("llama3_like", "deepseek_like", "llama2_like", "metaspace_unk", "unigram_True"):
+            texts = texts + drawn
         for text in texts + BAD:
+            text = list(text) if isinstance(text, bytes) else text
             seen = text if isinstance(text, str) else bytes(text).decode("utf-8", "replace")
             plain = package.encode(seen, add_special_tokens=False).ids
             special = package.encode(seen, add_special_tokens=True).ids

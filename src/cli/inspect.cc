@@ -30,7 +30,7 @@ int inspect(const InspectOptions& options) {
   return done;
 }
 
-constexpr const char* examples = R"(Reads config.json only; no weights are needed.
+constexpr const char* examples = R"(Reads config.json, and generation_config.json beside it; no weights are needed.
 
 Examples:
   medley inspect models/demo-jamba
@@ -40,7 +40,8 @@ Examples:
 }  // namespace
 
 void add_inspect(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("inspect", "Show a model's layers, parameters and cache costs");
+  CLI::App* command =
+      app.add_subcommand("inspect", "Show a model's layers, parameters, cache costs and sampling defaults");
   auto options = std::make_shared<InspectOptions>();
   command->add_option("MODEL", options->model, "Folder of a checkpoint, a GGUF file, or a config.json")
       ->required()

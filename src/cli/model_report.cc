@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/coordinator.h"
+#include "engine/generation_config.h"
 #include "models/model_source.h"
 #include "models/registry.h"
 
@@ -92,6 +93,8 @@ ModelReport make_report(const std::filesystem::path& path, const ReportOptions& 
   report.mtp_cache = model->mtp_cache_specs();
   report.room = room_in(options.memory, report.cache, options.request_tokens);
   report.kernels = kernels.chosen();
+  report.eos_ids = read_eos_ids(*source, report.info);
+  report.sampling = read_generation_config(source->generation_config(), source->generation_origin());
   report.stored = stored_weights(*source, weights.taken());
   return report;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "medley/sampling_params.h"
 #include "models/model.h"
 
 namespace medley::cli {
@@ -42,6 +43,8 @@ struct ModelReport {
   CacheRoom room;
   std::string backend;                  // where `kernels` run
   std::vector<std::string> kernels;     // that would be chosen, in order of choice
+  SamplingParams sampling;              // what medley run does unless told otherwise
+  std::vector<int32_t> eos_ids;         // which tokens end a text
   std::optional<StoredWeights> stored;  // nothing when there is only a config.json
 };
 

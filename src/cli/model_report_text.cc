@@ -80,6 +80,32 @@ void write_room(std::string& out, const CacheRoom& room) {
                    with_commas(room.requests), with_commas(room.request_tokens)));
 }
 
+// "temperature 0.6, top-p 0.9; a text ends with token 4 or 1"
+void write_sampling(std::string& out, const ModelReport& report) {
+  const SamplingParams& params = report.sampling;
+  std::vector<std::string> parts = {params.temperature == 0 ? "greedy"
+                                                            : fmt::format("temperature {}", params.temperature)};
+  if (params.temperature > 0) {
+    if (params.top_k > 0) parts.push_back(fmt::format("top-k {}", params.top_k));
+    if (params.top_p < 1) parts.push_back(fmt::format("top-p {}", params.top_p));
+    if (params.min_p > 0) parts.push_back(fmt::format("min-p {}", params.min_p));
+  }
+  if (params.repetition_penalty != 1) parts.push_back(fmt::format("repetition penalty {}", params.repetition_penalty));
+  line(out, "sampling",
+       fmt::format("{} by default; {}", fmt::join(parts, ", "),
+                   report.eos_ids.empty()
+                       ? "no token ends a text"
+                       : fmt::format("a text ends with token {}", fmt::join(report.eos_ids, " or "))));
+}
+
+nlohmann::ordered_json to_json(const SamplingParams& params) {
+  return {{"temperature", params.temperature},
+          {"top_k", params.top_k},
+          {"top_p", params.top_p},
+          {"min_p", params.min_p},
+          {"repetition_penalty", params.repetition_penalty}};
+}
+
 nlohmann::ordered_json to_json(const std::vector<KvCacheSpec>& specs) {
   nlohmann::ordered_json groups = nlohmann::ordered_json::array();
   for (const KvCacheSpec& spec : specs) {
@@ -114,6 +140,7 @@ std::string to_text(const ModelReport& report) {
     line(out, title, fmt::format("{} x {}", layers, kind));
     title.clear();
   }
+  write_sampling(out, report);
   write_parameters(out, report);
   write_cache(out, report);
   write_mtp(out, report);
@@ -141,6 +168,8 @@ std::string to_json(const ModelReport& report) {
       {"layers", std::move(layers)},
       {"parameters",
        {{"total", p.total}, {"active", p.active}, {"active_without_input_embedding", p.active_without_embedding}}},
+      {"sampling", to_json(report.sampling)},
+      {"eos_token_ids", report.eos_ids},
       {"dtype", std::string(name_of(report.dtype))},
       {"cache", to_json(report.cache)}};
   if (info.mtp_layers > 0)

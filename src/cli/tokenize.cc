@@ -62,7 +62,11 @@ Json answer(const TokenizeOptions& options, const ModelSource& model, const Toke
   if (line.contains("messages")) return render(model, tokenizer, line);
   if (line.is_object()) {
     std::string bytes;
-    for (const auto& byte : line.at("bytes")) bytes += char(byte.get<uint8_t>());
+    for (const auto& byte : line.at("bytes")) {
+      const auto value = byte.get<int64_t>();
+      if (value < 0 || value > 255) fail("a byte is {}, must be 0 to 255", value);
+      bytes += char(value);
+    }
     return tokenizer.encode(bytes, add_special);
   }
   return decode(tokenizer, line.get<Ids>());
@@ -73,7 +77,7 @@ int tokenize_lines(const TokenizeOptions& options, const ModelSource& model, con
   for (int64_t number = 1; std::getline(std::cin, line); ++number) {
     try {
       std::cout << answer(options, model, tokenizer, Json::parse(line)).dump() << '\n';
-    } catch (const nlohmann::json::exception& error) {
+    } catch (const std::exception& error) {
       fail("stdin, line {}: want a JSON string, {{\"bytes\": [...]}}, {{\"messages\": [...]}} or a list of ids: {}",
            number, error.what());
     }

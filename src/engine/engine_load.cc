@@ -6,25 +6,12 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "engine/engine_core.h"
+#include "engine/generation_config.h"
 #include "models/model_source.h"
 #include "tensor/device_memory.h"
 
 namespace medley {
 namespace {
-
-// generation_config.json's EOS ids are the ones the model was tuned to end with; config.json's otherwise.
-std::vector<int32_t> read_eos_ids(const ModelSource& source, const ModelInfo& info) {
-  const nlohmann::json generation = source.generation_config();
-  const auto eos = generation.find("eos_token_id");
-  if (eos == generation.end() || eos->is_null()) return info.eos_ids;
-  std::vector<int32_t> ids;
-  for (const auto& id : eos->is_array() ? *eos : nlohmann::json::array({*eos})) {
-    if (!id.is_number_integer())
-      fail("{}: eos_token_id is {}, want a number or a list of them", source.generation_origin(), eos->dump());
-    ids.push_back(id.get<int32_t>());
-  }
-  return ids;
-}
 
 int64_t available_memory(Device device) {
   if (device == Device::cuda) return int64_t(device_info().free_bytes);
@@ -56,6 +43,19 @@ int64_t useful_cache_bytes(const Model& model, const EngineOptions& options, Dev
 }
 
 }  // namespace
+
+std::vector<int32_t> read_eos_ids(const ModelSource& source, const ModelInfo& info) {
+  const nlohmann::json generation = source.generation_config();
+  const auto eos = generation.find("eos_token_id");
+  if (eos == generation.end() || eos->is_null()) return info.eos_ids;
+  std::vector<int32_t> ids;
+  for (const auto& id : eos->is_array() ? *eos : nlohmann::json::array({*eos})) {
+    if (!id.is_number_integer())
+      fail("{}: eos_token_id is {}, want a number or a list of them", source.generation_origin(), eos->dump());
+    ids.push_back(id.get<int32_t>());
+  }
+  return ids;
+}
 
 std::unique_ptr<EngineCore> EngineCore::load(const std::filesystem::path& path, const EngineOptions& options,
                                              int64_t max_chunk) {

@@ -91,6 +91,15 @@ TEST_F(EngineTest, OneEventATokenThenALastOne) {
   EXPECT_GE(outcome.usage.seconds, outcome.usage.seconds_to_first_token);
 }
 
+// The chat template writes BOS itself; the tokenizer, which puts one before plain text, adds no second one.
+TEST_F(EngineTest, AConversationBeginsWithOneBos) {
+  GenerationRequest request = greedy("", 1);
+  request.messages = {{"user", "Hello"}};
+  const auto plain = engine->tokenize("<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(engine->detokenize({plain[0]}), "") << "BOS";
+  EXPECT_EQ(run(request).usage.prompt_tokens, int64_t(plain.size()));
+}
+
 TEST_F(EngineTest, IdsGiveWhatTheirTextGives) {
   const Outcome text = run(greedy("A cat is"));
   GenerationRequest request = greedy("");

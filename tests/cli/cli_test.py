@@ -4,6 +4,7 @@
     cli_test.py MEDLEY SOURCE_DIR [unittest arguments]
 """
 import array
+import base64
 import json
 import math
 import os
@@ -75,7 +76,7 @@ class UsageTest(Case):
                    "--threads --max-batched-tokens --memory --reproducible --quiet --kernels --backend",
             "logits": "--ids --out --chunk --dtype --reproducible --backend",
             "inspect": "--json --memory --dtype --backend",
-            "tokenize": "--show",
+            "tokenize": "--show --lines --no-special",
             "bench model": "--random-weights --batch --context --prefill --backend --dtype --no-graphs",
             "verify": "--chunk --dtype --reproducible --threads --kernels --backend",
         }
@@ -109,7 +110,7 @@ class UsageTest(Case):
                           ("logits", JAMBA, "--ids", "1"), ("logits", JAMBA, "--out", "x"),
                           ("logits", JAMBA, "--ids", "1", "--out", "x", "--chunk", "-1"),
                           ("inspect",), ("inspect", JAMBA, "--dtype", "auto"), ("inspect", JAMBA, "--memory", "0"),
-                          ("tokenize", JAMBA), ("verify",)]:
+                          ("tokenize", JAMBA), ("tokenize", JAMBA, "x", "--lines"), ("tokenize", JAMBA, "--lines", "--show"), ("verify",)]:
             with self.subTest(arguments):
                 self.bad(2, *arguments)
 
@@ -326,6 +327,34 @@ class TokenizeTest(Case):
         self.assertEqual(self.good("tokenize", JAMBA, "Once", "--no-special"), "685\n")
         self.assertEqual(self.good("tokenize", JAMBA, "<|im_start|>", "--no-special"), "3\n")
 
+    def test_lines(self):
+        lines = ['"Once upon"', '{"bytes": [79, 110, 99, 101, 255]}', '[685, 684]', '""', '[]',
+                 '{"messages": [{"role": "user", "content": "hi"}]}',
+                 '{"messages": [], "template": "{{ bos_token }}{{ x }}{{ strftime_now(\'%Y\') }}", "variables": {"x": 5}, "now": 0}',
+                 '{"messages": [], "template": "{{ raise_exception(\'no\') }}"}', '{"messages": [], "template": "{% if %}"}']
+        out = [json.loads(line) for line in self.good("tokenize", JAMBA, "--lines", stdin="\n".join(lines) + "\n").splitlines()]
+        self.assertEqual(out[0], [0, 685, 684])
+        self.assertEqual(out[1][:2], [0, 685])
+        self.assertEqual(out[2], {"text": "Once upon", "pieces": ["Once", " upon", ""]})
+        self.assertEqual(out[3:5], [[0], {"text": "", "pieces": [""]}])
+        self.assertIn("<|im_start|>user\nhi<|im_end|>", out[5]["text"])
+        self.assertEqual(out[6], {"text": "<|startoftext|>51970"})
+        self.assertIn("no", out[7]["error"])
+        self.assertIn("line 1", out[8]["error"])
+        self.assertEqual(self.good("tokenize", JAMBA, "--lines", "--no-special", stdin='"Once"\n'), "[685]\n")
+        for line in ("nonsense", "5", '{"bytes": [256]}', '["a"]', "{}"):
+            code, out, err = medley("tokenize", JAMBA, "--lines", stdin='"Once"\n' + line + "\n")
+            self.assertEqual((code, out), (1, "[0,685]\n"), line)
+            self.assertIn("stdin, line 2: ", err)
+
+    def test_a_tokenizer_model_serves_where_there_is_no_tokenizer_json(self):
+        entry = json.loads((SOURCE / "tests/tokenizer/sentencepiece.json").read_text())["models"][0]
+        (self.folder / "tokenizer.model").write_bytes(base64.b64decode(entry["model"]))
+        ids = json.loads(self.good("tokenize", self.folder, "--lines", "--no-special", stdin='"the number of people"\n'))
+        self.assertEqual(json.loads(self.good("tokenize", self.folder, "--lines", stdin=json.dumps(ids) + "\n"))["text"], "the number of people")
+        (self.folder / "tokenizer.model").write_bytes(b"garbage")
+        self.bad(1, "tokenize", self.folder, "x", says=["tokenizer.model", "byte"])
+
     def test_show(self):
         self.assertEqual(self.good("tokenize", JAMBA, "Once upon", "--show"), "0\t<|startoftext|>\n685\tOnce\n684\t\u0120upon\n")
 
@@ -390,6 +419,21 @@ class InspectTest(Case):
             if of_mtp:
                 self.assertEqual(data["mtp"]["parameters"]["total"], count(of_mtp - shared), model)
                 self.assertTrue(data["stored"]["mtp"])
+
+    def test_sampling_defaults_and_eos(self):
+        self.assertIn("\nsampling    temperature 0.6, top-p 0.9 by default; a text ends with token 4 or 1\n", self.good("inspect", JAMBA))
+        data = self.inspect(JAMBA)
+        self.assertEqual(data["eos_token_ids"], [4, 1])
+        self.assertAlmostEqual(data["sampling"]["temperature"], 0.6, places=6)
+        shutil.copy(pathlib.Path(JAMBA) / "config.json", self.folder)
+        config = self.folder / "generation_config.json"
+        config.write_text('{"do_sample": false, "top_k": 5, "repetition_penalty": 1.5, "eos_token_id": 7}')
+        self.assertIn("\nsampling    greedy, repetition penalty 1.5 by default; a text ends with token 7\n", self.good("inspect", self.folder))
+        config.write_text('{"top_k": 5, "min_p": 0.25}')
+        text = self.good("inspect", self.folder)
+        self.assertIn("\nsampling    temperature 1, top-k 5, min-p 0.25 by default; ", text)
+        config.write_text('{"eos_token_id": "x"}')
+        self.bad(1, "inspect", self.folder, says=["generation_config.json", "eos_token_id"])
 
     def test_what_fits(self):
         fits = self.inspect(SOURCE / "configs/llama-3-8b.json", "--memory", "16G")["fits"]

@@ -80,6 +80,7 @@ class SentencePiece:
         self.model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
         self.special = [self.model.id_to_piece(id_) for id_ in range(self.model.get_piece_size())
                         if self.model.is_control(id_) or self.model.is_unknown(id_)]
+        self.starts = {piece[:2] for piece in self.special}
 
     def encode(self, texts):
         return [[self.model.bos_id()] + ids for ids in self.model.encode(texts)]
@@ -88,7 +89,7 @@ class SentencePiece:
         return self.model.decode(ids)
 
     def usable(self, text):
-        return not any(piece in text for piece in self.special if piece[0] in text)
+        return not any(start in text for start in self.starts) or not any(piece in text for piece in self.special)
 
 
 def soak_vocabulary(medley, name, folder, strings, report):
@@ -188,17 +189,18 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--strings", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", help="vocabularies whose name holds this; no templates")
+    parser.add_argument("--only", help="of these vocabularies, or templates: NAME,NAME...")
     args = parser.parse_args()
     site, carriers = pathlib.Path(sysconfig.get_paths()["purelib"]), args.folder / "carriers"
     report = Report()
     folders = make_folders(site, carriers, args.folder / "models")
     print(f"Tokenizers, {args.strings:,} strings of seed {args.seed}", flush=True)
     strings = list(Generator(args.seed).take(args.strings))
+    only = args.only.split(",") if args.only else [name for name, _ in folders] + ["templates"]
     for name, folder in folders:
-        if not args.only or args.only in name:
+        if name in only:
             soak_vocabulary(args.medley, name, folder, strings, report)
-    if not args.only:
+    if "templates" in only:
         print("Chat templates", flush=True)
         soak_templates(args.medley, args.folder / "templates", found_templates(site, carriers), args.seed, report)
     print(f"\n{'vocabulary':20} {'strings':>9} {'tokens':>10} {'ids differ':>10} {'decoded':>9} {'text differs':>12} {'pieces differ':>13}")
