@@ -43,6 +43,11 @@ FAMILIES = {
         final_logit_softcapping=5.0, tie_word_embeddings=True, rms_norm_eps=1e-5, max_position_embeddings=128,
         rope_parameters=dict(full_attention=dict(rope_type="linear", rope_theta=50000.0, factor=2.0),
                              sliding_attention=rope(3000.0)))),
+    "granite": ("granite", 511, "bf16", dict(
+        vocab_size=59, hidden_size=24, intermediate_size=36, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, attention_bias=True, mlp_bias=True, tie_word_embeddings=False, embedding_multiplier=3.0,
+        attention_multiplier=0.3, residual_multiplier=0.6, logits_scaling=1.7, rms_norm_eps=1e-5,
+        max_position_embeddings=128, rope_parameters=rope(30000.0))),
     "granitemoe": ("granitemoe", 506, "bf16", dict(attention_bias=True, tie_word_embeddings=True, **GRANITE)),
     "granitemoeshared": ("granitemoeshared", 507, "bf16", dict(
         shared_intermediate_size=20, tie_word_embeddings=False, **GRANITE)),

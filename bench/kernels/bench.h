@@ -42,6 +42,7 @@ inline Buffer random_buffer(DType dtype, int64_t elements, float scale = 1) {
 
 void bench_linear(Bench& bench);
 void bench_attention(Bench& bench);
+void bench_sparse_attention(Bench& bench);
 void bench_state_space(Bench& bench);
 void bench_rows(Bench& bench);  // norms, activations, rope
 

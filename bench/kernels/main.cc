@@ -73,6 +73,7 @@ int main(int argc, char** argv) {
   Bench bench{{pool, workspace}, ceilings, KernelSelector(Device::cpu, level), only, seconds, clock};
   bench_linear(bench);
   bench_attention(bench);
+  bench_sparse_attention(bench);
   bench_state_space(bench);
   bench_rows(bench);
 }

@@ -1,5 +1,7 @@
 #include "kernels/state_space.h"
 
+#include "kernels/linear_attention.h"
+
 #include "bench.h"
 #include "core/kv_cache_spec.h"
 
@@ -123,6 +125,42 @@ void one_conv(Bench& bench, int64_t rows, int64_t fresh) {
                [&] { kernel(args, bench.context); });
 }
 
+// 32 heads of 128 x 128 as Qwen3-Next's (with a decay per channel: Kimi Linear's), 16 key heads or one a head.
+void one_delta(Bench& bench, int64_t rows, int64_t fresh, bool per_channel) {
+  const std::string name =
+      fmt::format("gated_delta 32x128x128{} {} rows of {}", per_channel ? " by channel" : "", rows, fresh);
+  if (!bench.wanted(name)) return;
+  constexpr int64_t heads = 32, dim = 128;
+  const int64_t tokens = rows * fresh, key_heads = per_channel ? 32 : 16, decays = per_channel ? dim : 1;
+  const auto kernel = bench.selector.resolve(gated_delta_op(), GatedDeltaDesc{heads, key_heads, dim, dim, per_channel});
+  Step step(rows, fresh, heads * dim * dim * 4);
+  const Buffer q = random_buffer(DType::f32, tokens * key_heads * dim),
+               k = random_buffer(DType::f32, tokens * key_heads * dim),
+               v = random_buffer(DType::f32, tokens * heads * dim),
+               dt = random_buffer(DType::f32, tokens * heads * decays),
+               beta = random_buffer(DType::f32, tokens * heads), bias = random_buffer(DType::f32, heads * decays),
+               a(heads * 4), y(size_t(tokens * heads * dim) * 4);
+  for (int64_t h = 0; h < heads; ++h) reinterpret_cast<float*>(a.data())[h] = -0.5f;
+  GatedDeltaArgs args;
+  args.q = q.view(DType::f32, {tokens, key_heads, dim});
+  args.k = k.view(DType::f32, {tokens, key_heads, dim});
+  args.v = v.view(DType::f32, {tokens, heads, dim});
+  args.dt = dt.view(DType::f32, {tokens, heads, decays});
+  args.beta = beta.view(DType::f32, {tokens, heads});
+  args.a = reinterpret_cast<const float*>(a.data());
+  args.dt_bias = reinterpret_cast<const float*>(bias.data());
+  args.rows = step.rows;
+  args.state = step.state;
+  args.y = y.view(DType::f32, {tokens, heads, dim});
+  if (fresh == 1) {
+    bench.report(name, kernel.name, double(rows) * heads * dim * dim * 8, bench.ceilings.read_bytes, "GB/s",
+                 [&] { kernel(args, bench.context); });
+  } else {  // a state costs a product, three sums of products
+    bench.report(name, kernel.name, double(tokens) * heads * dim * dim * 7, bench.ceilings.f32_flops, "GFLOP/s",
+                 [&] { kernel(args, bench.context); });
+  }
+}
+
 }  // namespace
 
 void bench_state_space(Bench& bench) {
@@ -130,6 +168,7 @@ void bench_state_space(Bench& bench) {
     one_selective(bench, rows, fresh);
     one_ssd(bench, rows, fresh);
     one_conv(bench, rows, fresh);
+    for (const bool per_channel : {false, true}) one_delta(bench, rows, fresh, per_channel);
   }
 }
 

@@ -20,8 +20,9 @@ struct Shape {
   int64_t heads, key_heads, k_dim, v_dim;
   bool per_channel;
 };
-const std::vector<Shape> shapes = {
-    {1, 1, 1, 1, false}, {4, 2, 16, 16, false}, {6, 3, 5, 33, false}, {3, 3, 20, 7, true}, {2, 2, 64, 64, true}};
+const std::vector<Shape> shapes = {{1, 1, 1, 1, false}, {4, 2, 16, 16, false}, {6, 3, 5, 33, false},
+                                   {3, 3, 20, 7, true}, {2, 2, 64, 64, true},  {2, 1, 3, 130, false},
+                                   {1, 1, 33, 65, true}};  // more columns than a tile has
 
 struct DeltaInputs {
   Tensor q, k, v, dt, beta, a, dt_bias;

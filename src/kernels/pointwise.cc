@@ -15,6 +15,7 @@ extern const Implementation<EmbeddingDesc, EmbeddingArgs> embedding;
 extern const Implementation<GatedActivationDesc, GatedActivationArgs> gated_activation;
 extern const Implementation<ConvertRowsDesc, ConvertRowsArgs> convert_rows;
 extern const Implementation<AddDesc, AddArgs> add;
+extern const Implementation<ScaleDesc, ScaleArgs> scale;
 }  // namespace simd
 namespace cuda {
 extern const Implementation<EmbeddingDesc, EmbeddingArgs> embedding;
@@ -116,7 +117,7 @@ const AddOp& add_op() {
 }
 
 const ScaleOp& scale_op() {
-  static constexpr const Implementation<ScaleDesc, ScaleArgs>* table[] = {&ref::scale, &cuda::scale};
+  static constexpr const Implementation<ScaleDesc, ScaleArgs>* table[] = {&ref::scale, &simd::scale, &cuda::scale};
   static const ScaleOp op{"scale", check_scale, table};
   return op;
 }

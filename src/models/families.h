@@ -23,6 +23,7 @@ std::unique_ptr<Model> make_jamba(ConfigReader& config);
 std::unique_ptr<Model> make_gemma3_text(ConfigReader& config);
 std::unique_ptr<Model> make_glm4_moe(ConfigReader& config);
 std::unique_ptr<Model> make_gpt_oss(ConfigReader& config);
+std::unique_ptr<Model> make_granite(ConfigReader& config);
 std::unique_ptr<Model> make_granitemoe(ConfigReader& config);
 std::unique_ptr<Model> make_granitemoeshared(ConfigReader& config);
 std::unique_ptr<Model> make_olmoe(ConfigReader& config);

@@ -27,6 +27,7 @@ constexpr Family families[] = {
     {"gemma3_text", make_gemma3_text},
     {"glm4_moe", make_glm4_moe},
     {"gpt_oss", make_gpt_oss},
+    {"granite", make_granite},
     {"granitemoe", make_granitemoe},
     {"granitemoehybrid", make_granitemoehybrid},
     {"granitemoeshared", make_granitemoeshared},
