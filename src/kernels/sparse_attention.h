@@ -23,8 +23,8 @@ struct IndexSelectArgs {
   PagedCache cache;    // a row is one key [dim], shared by the heads
   RaggedRows rows;
   int64_t top_k = 0;
-  bool later_ties = false;
   TensorView selected;  // i32 [tokens, n], n >= min(top_k, longest context): ascending positions, then -1
+  bool later_ties = false;
 };
 using IndexSelectOp = Op<IndexSelectDesc, IndexSelectArgs>;
 const IndexSelectOp& index_select_op();

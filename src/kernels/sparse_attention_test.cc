@@ -18,16 +18,19 @@ TEST(IndexSelect, TakesTheBestKeysInAscendingOrder) {
   const Rows rows(ragged);
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const auto& [heads, dim] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {5, 12}, {4, 64}})
-      for (const int64_t top_k : {1, 6, 200})
-        for (const auto& kernel : runnable(index_select_op(), {heads, dim, dtype})) {
-          SCOPED_TRACE(fmt::format("{} {} heads of {}, top {}", kernel.name(), heads, dim, top_k));
+      for (const auto& [top_k, later_ties] :
+           std::vector<std::pair<int64_t, bool>>{{1, false}, {6, false}, {6, true}, {200, false}})
+        for (const auto& kernel : runnable(index_select_op(), {heads, dim, dtype, later_ties})) {
+          SCOPED_TRACE(fmt::format("{} {} heads of {}, top {}{}", kernel.name(), heads, dim, top_k,
+                                   later_ties ? ", later ties" : ""));
           const Cache keys(rng, rows, dtype, dim, 4, 3);
           const int64_t tokens = rows.view.num_tokens, width = std::min(top_k, rows.view.max_context) + 2;
           Tensor q(DType::f32, {tokens, heads, dim}, 1), weights(DType::f32, {tokens, heads}, 2),
               selected(DType::i32, {tokens, width}, 1);
           q.fill(rng);
           weights.fill(rng);
-          launch(index_select_op(), *kernel, {q, weights, keys.view, rows.view, top_k, selected}, machine.context);
+          launch(index_select_op(), *kernel, {q, weights, keys.view, rows.view, top_k, selected, later_ties},
+                 machine.context);
           for (int64_t r = 0; r < rows.view.num_rows; ++r)
             for (int64_t i = 0; i < rows.specs[size_t(r)].fresh; ++i) {
               const int64_t token = rows.first(r) + i, context = rows.specs[size_t(r)].computed + i + 1;
@@ -60,13 +63,13 @@ TEST(IndexSelect, TakesTheBestKeysInAscendingOrder) {
                 in[size_t(got[k])] = true;
               }
               // No key left out scores more than one taken, beyond the roundings of a sum of heads x dim products;
-              // equal scores (no head above zero) go to the lower position.
+              // equal scores (no head above zero) go to the lower position, or to the higher.
               const double slack = 2 * double(heads * dim + 4) * f32_unit * worst;
               for (size_t a = 0; a < in.size(); ++a)
                 for (size_t b = 0; b < in.size(); ++b)
                   if (in[a] && !in[b]) {
                     ASSERT_GE(scores[a], scores[b] - slack) << a << " " << b;
-                    ASSERT_FALSE(scores[a] == 0 && scores[b] == 0 && a > b) << a << " " << b;
+                    ASSERT_FALSE(scores[a] == 0 && scores[b] == 0 && (later_ties ? a < b : a > b)) << a << " " << b;
                   }
             }
         }

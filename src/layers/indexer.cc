@@ -48,8 +48,8 @@ TensorView Indexer::select(const Step& step, const TensorView& x, const TensorVi
            .cache = cache,
            .rows = rows,
            .top_k = spec_.top_k,
-           .later_ties = later_ties_,
-           .selected = selected},
+           .selected = selected,
+           .later_ties = later_ties_},
           exec);
   return selected;
 }
