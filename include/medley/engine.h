@@ -21,13 +21,16 @@
 namespace medley {
 
 struct EngineOptions {
+  std::string backend = "auto";      // where the model runs: "cpu", "cuda", "auto" (a CUDA device when there is one)
   std::string dtype = "auto";        // inputs of matrix products and the cache: "f32", "bf16", "auto" (as stored)
   int threads = 0;                   // 0: one per processor
-  uint64_t memory = 0;               // bytes for the cache; 0: what is useful, at most a quarter of the free memory
+  uint64_t memory = 0;               // bytes for the cache; 0: what is useful of the memory that is free
   int64_t max_batched_tokens = 512;  // in one step, of all requests
   int max_running = 64;              // requests at a time
   bool reproducible = false;         // the same bits however a prompt is chunked, also after a preemption
-  std::string kernels;               // highest level of kernels: "ref", "simd", "avx512"; empty: the best there is
+  std::string kernels;  // highest level of kernels: "ref", "simd", "avx512"; "cuda", "sm90"; empty: the best there is
+  bool graphs = true;   // CUDA: steps that only decode are recorded and replayed
+  bool random_weights = false;  // none are read, they are made up: for measuring, from a config.json alone
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;  // of loading
 };
 
@@ -103,6 +106,8 @@ class MEDLEY_API Engine {
   virtual std::vector<int32_t> tokenize(const std::string& text) const = 0;
   virtual std::string detokenize(const std::vector<int32_t>& ids) const = 0;
   virtual CacheStats cache() const = 0;
+  // "cpu", or "cuda (NVIDIA H200)".
+  virtual std::string backend() const = 0;
   // "avx512.linear x f32, weight bf16 [192, 64]": which kernels were chosen.
   virtual std::vector<std::string> kernels() const = 0;
 

@@ -42,7 +42,7 @@ class Conversation {
     }
     std::cout << "\n" << std::flush;
     messages_.push_back({"assistant", answer.text});
-    terminal_.line(figures(answer.usage, engine_.cache()));
+    terminal_.line(figures(answer.usage, engine_));
   }
 
  private:

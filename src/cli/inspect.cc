@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/model_report.h"
 #include "cli/options.h"
+#include "engine/backend.h"
 
 namespace medley::cli {
 namespace {
@@ -15,11 +16,16 @@ struct InspectOptions {
   uint64_t memory = uint64_t(16) << 30;
   int64_t request_tokens = 4096;
   std::string dtype = "bf16";
+  std::string backend = "cpu";
 };
 
 int inspect(const InspectOptions& options) {
-  const DType dtype = options.dtype == "f32" ? DType::f32 : DType::bf16;
-  const ModelReport report = make_report(options.model, dtype, options.memory, options.request_tokens);
+  ReportOptions how{.dtype = options.dtype == "f32" ? DType::f32 : DType::bf16,
+                    .memory = options.memory,
+                    .request_tokens = options.request_tokens};
+  // A device's kernels can be named without one.
+  how.device = options.backend == "cuda" ? Device::cuda : choose_device(options.backend);
+  const ModelReport report = make_report(options.model, how);
   std::cout << (options.json ? to_json(report) : to_text(report));
   return done;
 }
@@ -46,6 +52,10 @@ void add_inspect(CLI::App& app, Action& action) {
   command->add_option("--dtype", options->dtype, "Of the cache")
       ->check(quiet(CLI::IsMember({"f32", "bf16"})))
       ->type_name("f32|bf16")
+      ->capture_default_str();
+  command->add_option("--backend", options->backend, "Whose kernels to name")
+      ->check(quiet(CLI::IsMember({"auto", "cpu", "cuda"})))
+      ->type_name("auto|cpu|cuda")
       ->capture_default_str();
   command->footer(examples);
   command->callback([options, &action] { action = [options] { return inspect(*options); }; });

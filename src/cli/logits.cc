@@ -23,6 +23,7 @@ int logits(LogitsOptions options) {
   options.engine.progress = terminal.progress();
   const std::unique_ptr<EngineCore> core = EngineCore::load(options.model, options.engine, options.chunk);
   terminal.clear_progress();
+  terminal.line("on " + core->backend());
   PromptLogits result = prompt_logits(*core, options.ids);
   const TensorView view(result.values.data(), DType::f32, {result.tokens, result.vocab});
   write_safetensors(options.out, {{"logits", view}});

@@ -42,6 +42,7 @@ int run(int argc, char** argv) {
   add_inspect(app, action);
   add_tokenize(app, action);
   add_verify(app, action);
+  add_bench(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {  // --help and --version come this way too, with code 0

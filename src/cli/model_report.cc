@@ -76,25 +76,27 @@ int64_t bytes_per_request(const std::vector<KvCacheSpec>& specs) {
   return bytes;
 }
 
-ModelReport make_report(const std::filesystem::path& path, DType dtype, uint64_t memory, int64_t request_tokens) {
+ModelReport make_report(const std::filesystem::path& path, const ReportOptions& options) {
   if (!std::filesystem::exists(path))
     fail("{}: is not there; a checkpoint's folder or a config.json is wanted", path.string());
   const bool folder = std::filesystem::is_directory(path);
   ModelReport report;
   report.origin = (folder ? path / "config.json" : path).string();
-  report.dtype = dtype;
+  report.dtype = options.dtype;
+  report.backend = name_of(options.device);
   const std::unique_ptr<Model> model = make_model(read_config(path), report.origin);
   WeightLoader weights{Shard{}};
-  KernelSelector kernels(Device::cpu);
+  KernelSelector kernels(options.device);
   const std::unique_ptr<Communicator> comm = make_self_comm();
   ThreadPool threads(1);
-  LoadContext context{weights, kernels, *comm, threads, dtype, false};
+  LoadContext context{weights, kernels, *comm, threads, options.dtype, false};
   model->load(context, {});
   report.info = model->info();
   report.parameters = count(weights.taken(), report.info);
   report.cache = model->cache_specs();
   report.mtp_cache = model->mtp_cache_specs();
-  report.room = room_in(memory, report.cache, request_tokens);
+  report.room = room_in(options.memory, report.cache, options.request_tokens);
+  report.kernels = kernels.chosen();
   if (folder) report.stored = stored_weights(path, weights.taken());
   return report;
 }

@@ -40,11 +40,19 @@ struct ModelReport {
   ParameterCounts parameters;
   std::vector<KvCacheSpec> cache, mtp_cache;
   CacheRoom room;
+  std::string backend;               // where `kernels` run
+  std::vector<std::string> kernels;  // that would be chosen, in order of choice
   std::optional<StoredWeights> stored;  // nothing when there is only a config.json
 };
 
+struct ReportOptions {
+  DType dtype = DType::bf16;
+  uint64_t memory = 0;
+  int64_t request_tokens = 4096;
+  Device device = Device::cpu;  // whose kernels to name; need not be there
+};
 // `model` is a checkpoint's folder or a config.json.
-ModelReport make_report(const std::filesystem::path& model, DType dtype, uint64_t memory, int64_t request_tokens);
+ModelReport make_report(const std::filesystem::path& model, const ReportOptions& options);
 
 int64_t bytes_per_token(const std::vector<KvCacheSpec>& specs);
 int64_t bytes_per_request(const std::vector<KvCacheSpec>& specs);

@@ -118,6 +118,12 @@ std::string to_text(const ModelReport& report) {
   write_cache(out, report);
   write_mtp(out, report);
   write_room(out, report.room);
+  title = "kernels";
+  for (const std::string& kernel : report.kernels) {
+    line(out, title, kernel);
+    title.clear();
+  }
+  line(out, "", "on " + report.backend);
   return out;
 }
 
@@ -147,6 +153,8 @@ std::string to_json(const ModelReport& report) {
                   {"tokens_of_one_request", nullptr},
                   {"request_tokens", report.room.request_tokens},
                   {"requests", report.room.requests}};
+  json["backend"] = report.backend;
+  json["kernels"] = report.kernels;
   if (report.room.tokens) json["fits"]["tokens_of_one_request"] = *report.room.tokens;
   return json.dump(2) + "\n";
 }

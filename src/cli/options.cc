@@ -23,6 +23,10 @@ CLI::Option* add_model_option(CLI::App& command, std::string& model) {
 }
 
 void add_compute_options(CLI::App& command, EngineOptions& options) {
+  command.add_option("--backend", options.backend, "Where the model runs; auto: on a CUDA device when there is one")
+      ->check(quiet(CLI::IsMember({"auto", "cpu", "cuda"})))
+      ->type_name("auto|cpu|cuda")
+      ->capture_default_str();
   command.add_option("--dtype", options.dtype, "Inputs of matrix products, and the cache")
       ->check(quiet(CLI::IsMember({"auto", "f32", "bf16"})))
       ->type_name("auto|f32|bf16")
@@ -34,8 +38,9 @@ void add_compute_options(CLI::App& command, EngineOptions& options) {
   command.add_flag("--reproducible", options.reproducible,
                    "The same bits however a prompt is cut into chunks, also after a preemption");
   command.add_option("--kernels", options.kernels, "Highest level of kernels to use; the best there is by default")
-      ->check(quiet(CLI::IsMember({"ref", "simd", "avx512"})))
-      ->type_name("ref|simd|avx512");
+      ->check(quiet(CLI::IsMember({"ref", "simd", "avx512", "cuda", "sm90"})))
+      ->type_name("ref|simd|avx512, cuda|sm90");
+  command.add_flag("!--no-graphs", options.graphs, "CUDA: launch every kernel of every step by itself");
 }
 
 CLI::Option* add_size_option(CLI::App& command, const std::string& name, uint64_t& bytes, const std::string& help) {

@@ -82,7 +82,7 @@ int run_once(const RunOptions& options, Engine& engine, Terminal& terminal, cons
   const Generated result = generate(engine, make_request(options, prompt, engine), !options.max_tokens, show);
   if (options.format == OutputFormat::json) std::cout << to_json(result);
   std::cout << "\n" << std::flush;
-  terminal.line(figures(result.usage, engine.cache()));
+  terminal.line(figures(result.usage, engine));
   return result.interrupted ? interrupted : done;
 }
 

@@ -48,12 +48,13 @@ void Terminal::text(const std::string& text) {
   if (watched_) write(text);
 }
 
-std::string figures(const Usage& usage, const CacheStats& cache) {
-  return fmt::format("prompt {} tokens, {}; generated {}, {}; first token after {:.2f} s; cache {} of {}",
-                     usage.prompt_tokens, rate(usage.prompt_tokens, usage.seconds_to_first_token),
-                     usage.generated_tokens,
-                     rate(usage.generated_tokens - 1, usage.seconds - usage.seconds_to_first_token),
-                     usage.seconds_to_first_token, human_bytes(cache.peak_bytes), human_bytes(cache.capacity_bytes));
+std::string figures(const Usage& usage, const Engine& engine) {
+  const CacheStats cache = engine.cache();
+  return fmt::format(
+      "prompt {} tokens, {}; generated {}, {}; first token after {:.2f} s; cache {} of {}; on {}", usage.prompt_tokens,
+      rate(usage.prompt_tokens, usage.seconds_to_first_token), usage.generated_tokens,
+      rate(usage.generated_tokens - 1, usage.seconds - usage.seconds_to_first_token), usage.seconds_to_first_token,
+      human_bytes(cache.peak_bytes), human_bytes(cache.capacity_bytes), engine.backend());
 }
 
 }  // namespace medley::cli

@@ -28,7 +28,7 @@ class Terminal {
   int shown_percent_ = -1;
 };
 
-// "prompt 12 tokens, 340 tok/s; generated 60, 88.1 tok/s; first token after 0.04 s; cache 1.2 MiB of 64 MiB"
-std::string figures(const Usage& usage, const CacheStats& cache);
+// "prompt 12 tokens, 340 tok/s; generated 60, 88.1 tok/s; first token after 0.04 s; cache 1.2 MiB of 64 MiB; on cpu"
+std::string figures(const Usage& usage, const Engine& engine);
 
 }  // namespace medley::cli

@@ -58,6 +58,7 @@ int verify(VerifyOptions options) {
   options.engine.progress = terminal.progress();
   const std::unique_ptr<EngineCore> core = EngineCore::load(folder, options.engine, options.chunk);
   terminal.clear_progress();
+  terminal.line("on " + core->backend());
   const Expected expected = read_expected(folder / "expected.safetensors");
   if (expected.vocab != core->info().vocab_size)
     fail("{}: logits have {} columns, the model's vocabulary has {} tokens", (folder / "expected.safetensors").string(),

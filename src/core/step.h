@@ -31,12 +31,13 @@ struct StepRow {
 struct Step {
   int64_t num_tokens = 0;
   int64_t num_rows = 0;
-  std::vector<StepRow> rows;  // host copy of row_offsets and computed
-  TensorView token_ids;       // i32 [tokens]
-  TensorView positions;       // i32 [tokens]
-  TensorView row_offsets;     // i32 [rows + 1]
-  TensorView computed;        // i32 [rows]
-  TensorView logits_tokens;   // i32 [n], the tokens whose logits are wanted, ascending
+  std::vector<StepRow> rows;  // host copy of row_offsets and computed; a padded step's pads follow as rows of one token
+  int64_t launch_context = 0;  // launches are made for contexts of this length, if no row's is longer
+  TensorView token_ids;        // i32 [tokens]
+  TensorView positions;        // i32 [tokens]
+  TensorView row_offsets;      // i32 [rows + 1]
+  TensorView computed;         // i32 [rows]
+  TensorView logits_tokens;    // i32 [n], the tokens whose logits are wanted, ascending
   std::vector<StepGroup> groups;
 };
 

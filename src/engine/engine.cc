@@ -73,6 +73,7 @@ class EngineImpl final : public Engine {
   std::vector<int32_t> tokenize(const std::string& text) const override { return text_.encode(text); }
   std::string detokenize(const std::vector<int32_t>& ids) const override { return text_.decode(ids); }
   std::vector<std::string> kernels() const override { return core_->kernels(); }
+  std::string backend() const override { return core_->backend(); }
   CacheStats cache() const override {
     const std::lock_guard lock(mutex_);
     return cache_;

@@ -5,10 +5,10 @@
 namespace medley {
 
 std::optional<std::string> EngineCore::add(Request request) {
-  if (std::string problem = request.sampling.problem(model_->info().vocab_size); !problem.empty()) return problem;
+  if (std::string problem = request.sampling.problem(info().vocab_size); !problem.empty()) return problem;
   for (const int32_t id : request.prompt)
-    if (id < 0 || id >= model_->info().vocab_size)
-      return fmt::format("prompt token {} is outside the vocabulary of {}", id, model_->info().vocab_size);
+    if (id < 0 || id >= info().vocab_size)
+      return fmt::format("prompt token {} is outside the vocabulary of {}", id, info().vocab_size);
   return scheduler_->add(std::move(request));
 }
 

@@ -9,12 +9,10 @@
 #include <string>
 
 #include "cache/coordinator.h"
-#include "medley/engine.h"
-#include "models/model.h"
+#include "engine/loaded_model.h"
 #include "runner/model_runner.h"
 #include "sampling/sampler.h"
 #include "scheduler/scheduler.h"
-#include "weights/checkpoint.h"
 
 namespace medley {
 
@@ -39,10 +37,12 @@ class EngineCore {
   bool has_work() const { return scheduler_->has_work(); }
   void step(const StepObserver& observer);
 
-  const ModelInfo& info() const { return model_->info(); }
+  const ModelInfo& info() const { return loaded_.model->info(); }
   const std::vector<int32_t>& eos_ids() const { return eos_ids_; }
-  DType dtype() const { return dtype_; }
-  const std::vector<std::string>& kernels() const { return kernels_; }
+  DType dtype() const { return loaded_.dtype; }
+  std::string backend() const { return loaded_.backend(); }
+  const ModelRunner& runner() const { return *runner_; }
+  const std::vector<std::string>& kernels() const { return loaded_.kernels; }
   const Scheduler& scheduler() const { return *scheduler_; }
   CacheUsage cache_usage() const { return cache_->usage(); }
   std::string check_integrity() const { return scheduler_->check_integrity(); }
@@ -52,18 +52,13 @@ class EngineCore {
   StepResult sample(const StepPlan& plan, const StepLogits& logits);
   void fail_step(const StepPlan& plan, const std::string& why);
 
-  std::unique_ptr<ThreadPool> threads_;
-  std::unique_ptr<Checkpoint> checkpoint_;
-  std::unique_ptr<Communicator> comm_;
-  std::unique_ptr<Model> model_;
+  LoadedModel loaded_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<KvCacheCoordinator> cache_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<Sampler> sampler_;
-  DType dtype_ = DType::f32;
   std::vector<int32_t> eos_ids_;
-  std::vector<std::string> kernels_;
   std::vector<RequestId> slot_owner_;  // whose state the sampler has in a slot
   std::unordered_map<RequestId, std::string> errors_;
 };

@@ -6,27 +6,10 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "engine/engine_core.h"
-#include "models/registry.h"
+#include "tensor/device_memory.h"
 
 namespace medley {
 namespace {
-
-Level highest_level(const std::string& name) {
-  if (name.empty()) return Level::avx512;
-  for (const Level level : {Level::ref, Level::simd, Level::avx512})
-    if (name == name_of(level)) return level;
-  fail("kernels \"{}\" are not known; medley has ref, simd and avx512", name);
-}
-
-// "auto": bf16 unless the config says that the weights are float32.
-DType choose_dtype(const std::string& wanted, const nlohmann::json& config) {
-  if (wanted == "f32") return DType::f32;
-  if (wanted == "bf16") return DType::bf16;
-  if (wanted != "auto") fail("dtype \"{}\" is not known; use auto, f32 or bf16", wanted);
-  for (const char* field : {"dtype", "torch_dtype"})
-    if (config.contains(field) && config[field] == "float32") return DType::f32;
-  return DType::bf16;
-}
 
 // generation_config.json's EOS ids are the ones the model was tuned to end with; config.json's otherwise.
 std::vector<int32_t> read_eos_ids(const std::filesystem::path& folder, const ModelInfo& info) {
@@ -44,7 +27,8 @@ std::vector<int32_t> read_eos_ids(const std::filesystem::path& folder, const Mod
   return ids;
 }
 
-int64_t available_memory() {
+int64_t available_memory(Device device) {
+  if (device == Device::cuda) return int64_t(device_info().free_bytes);
   std::ifstream meminfo("/proc/meminfo");
   std::string key;
   int64_t kilobytes = 0;
@@ -55,9 +39,10 @@ int64_t available_memory() {
   return int64_t(1) << 32;  // no /proc: a modest guess
 }
 
-// Room for max_running requests of the model's length (8192 tokens at most), but no more than a quarter of the memory
-// that is free: pages nobody uses are never touched.
-int64_t useful_cache_bytes(const Model& model, const EngineOptions& options) {
+// Room for max_running requests of the model's length (8192 tokens at most), but no more than a share of the memory
+// that is free once the weights are there: on the host a quarter (pages nobody uses are never touched), on a device
+// nine tenths (the rest is for activations).
+int64_t useful_cache_bytes(const Model& model, const EngineOptions& options, Device device) {
   int64_t per_token = 0, per_request = 0;
   for (const KvCacheSpec& spec : model.cache_specs()) {
     per_token += spec.bytes_per_token();
@@ -66,44 +51,34 @@ int64_t useful_cache_bytes(const Model& model, const EngineOptions& options) {
   const int64_t positions = model.info().max_positions;
   const int64_t length = std::min<int64_t>(positions > 0 ? positions : 8192, 8192);
   const int64_t wanted = options.max_running * (per_token * (length + 64) + per_request);
-  return std::max<int64_t>(std::min(wanted + wanted / 8, available_memory() / 4), int64_t(1) << 20);
+  const int64_t available = available_memory(device);
+  const int64_t most = device == Device::cpu ? available / 4 : available / 10 * 9;
+  return std::max<int64_t>(std::min(wanted + wanted / 8, most), int64_t(1) << 20);
 }
 
 }  // namespace
 
 std::unique_ptr<EngineCore> EngineCore::load(const std::filesystem::path& path, const EngineOptions& options,
                                              int64_t max_chunk) {
-  if (!std::filesystem::is_directory(path))
-    fail("{}: {}; a folder with config.json and model.safetensors is wanted", path.string(),
-         std::filesystem::exists(path) ? "is not a folder" : "is not there");
   std::unique_ptr<EngineCore> core(new EngineCore);
-  const nlohmann::json config = read_config(path);
-  core->model_ = make_model(config, (path / "config.json").string());
-  core->dtype_ = choose_dtype(options.dtype, config);
-  core->eos_ids_ = read_eos_ids(path, core->model_->info());
-  core->threads_ = std::make_unique<ThreadPool>(options.threads);
-  core->comm_ = make_self_comm();
-  core->checkpoint_ = std::make_unique<Checkpoint>(path);
+  core->loaded_ = load_model(path, options);
+  Model& model = *core->loaded_.model;
+  core->eos_ids_ = read_eos_ids(path, model.info());
 
-  WeightLoader weights(*core->checkpoint_, {}, options.progress);
-  KernelSelector kernels(Device::cpu, highest_level(options.kernels));
-  LoadContext context{weights, kernels, *core->comm_, *core->threads_, core->dtype_, options.reproducible};
-  core->model_->load(context, {});
-  weights.finish();
-  core->kernels_ = kernels.chosen();
-
-  const std::vector<KvCacheSpec>& specs = core->model_->cache_specs();
-  const int64_t bytes = options.memory > 0 ? int64_t(options.memory) : useful_cache_bytes(*core->model_, options);
+  const std::vector<KvCacheSpec>& specs = model.cache_specs();
+  const int64_t bytes =
+      options.memory > 0 ? int64_t(options.memory) : useful_cache_bytes(model, options, core->loaded_.device);
   core->arena_ = std::make_unique<Arena>(plan_arena(bytes, specs));
   const SchedulerConfig scheduling{.max_batched_tokens = options.max_batched_tokens,
                                    .max_running = options.max_running,
                                    .max_chunk = max_chunk,
-                                   .max_model_len = core->model_->info().max_positions,
+                                   .max_model_len = model.info().max_positions,
                                    .eos_token_ids = core->eos_ids_};
   core->cache_ = std::make_unique<KvCacheCoordinator>(specs, *core->arena_, scheduling.max_step_tokens());
   core->scheduler_ = std::make_unique<Scheduler>(scheduling, *core->cache_);
-  core->runner_ = std::make_unique<ModelRunner>(*core->model_, core->arena_->geometry(), *core->threads_);
-  core->sampler_ = std::make_unique<Sampler>(core->model_->info().vocab_size, *core->threads_);
+  core->runner_ = std::make_unique<ModelRunner>(model, core->arena_->geometry(), *core->loaded_.threads,
+                                                core->loaded_.device, options.graphs);
+  core->sampler_ = std::make_unique<Sampler>(model.info().vocab_size, *core->loaded_.threads);
   core->slot_owner_.assign(size_t(options.max_running), 0);
   return core;
 }

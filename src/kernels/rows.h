@@ -1,6 +1,7 @@
 // The ragged rows of a step as kernels see them, and where a layer's cache lies.
 #pragma once
 
+#include "kernels/exec_context.h"
 #include "tensor/tensor.h"
 
 namespace medley {
@@ -15,6 +16,12 @@ struct RaggedRows {
   int64_t max_new_tokens = 0;  // launch sizes only: no result depends on them
   int64_t max_context = 0;     // largest computed + new tokens
 };
+
+// y[i] = offsets[i] - offsets[0]: the row offsets of a part of a step whose tokens are numbered from 0. Both i32 [n].
+void rebase_offsets(const TensorView& offsets, const TensorView& y, ExecContext& exec);
+namespace cuda {
+void rebase_offsets(const TensorView& offsets, const TensorView& y, ExecContext& exec);
+}
 
 // One layer's rows of a paged group: token t of row r lies at
 //   base + (block_table[r][t / tokens_per_block] + t % tokens_per_block) * row_bytes

@@ -36,7 +36,8 @@ RaggedRows ragged_rows(const Step& step) {
   RaggedRows rows{.row_offsets = step.row_offsets,
                   .computed = step.computed,
                   .num_rows = step.num_rows,
-                  .num_tokens = step.num_tokens};
+                  .num_tokens = step.num_tokens,
+                  .max_context = step.launch_context};
   for (const StepRow& row : step.rows) {
     rows.max_new_tokens = std::max<int64_t>(rows.max_new_tokens, row.new_tokens);
     rows.max_context = std::max<int64_t>(rows.max_context, row.computed + row.new_tokens);
@@ -46,19 +47,17 @@ RaggedRows ragged_rows(const Step& step) {
 
 RaggedRows ragged_rows(const Step& step, int64_t first_row, int64_t rows, ExecContext& exec) {
   if (first_row == 0 && rows == step.num_rows) return ragged_rows(step);
-  MEDLEY_CHECK(step.row_offsets.device == Device::cpu);
   RaggedRows part{.row_offsets = exec.workspace.alloc(DType::i32, {rows + 1}),
                   .computed = step.computed.slice(0, first_row, rows),
                   .num_rows = rows};
+  rebase_offsets(step.row_offsets.slice(0, first_row, rows + 1), part.row_offsets, exec);
   const int32_t first_token = step.rows[size_t(first_row)].first_token;
   for (int64_t r = 0; r < rows; ++r) {
     const StepRow& row = step.rows[size_t(first_row + r)];
-    part.row_offsets.as<int32_t>()[r] = row.first_token - first_token;
     part.num_tokens = row.first_token + row.new_tokens - first_token;
     part.max_new_tokens = std::max<int64_t>(part.max_new_tokens, row.new_tokens);
     part.max_context = std::max<int64_t>(part.max_context, row.computed + row.new_tokens);
   }
-  part.row_offsets.as<int32_t>()[rows] = int32_t(part.num_tokens);
   return part;
 }
 

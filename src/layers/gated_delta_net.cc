@@ -54,15 +54,17 @@ GatedDeltaNet::GatedDeltaNet(LoadContext& context, const GatedDeltaNetSpec& spec
   const auto section = [](int64_t begin, UnitRange range, int64_t width) {
     return Slice{.dim = 0, .begin = begin + range.begin * width, .count = range.count * width};
   };
+  std::vector<float> conv_weight;
   for (const Slice& slice : {section(0, mine.groups, spec.k_dim), section(key_rows, mine.groups, spec.k_dim),
                              section(2 * key_rows, mine.heads, spec.v_dim)}) {
     const auto weight =
         context.weights.take_floats(at + "conv1d.weight", {2 * key_rows + value_rows, 1, spec.conv_width}, slice);
-    conv_weight_.insert(conv_weight_.end(), weight.begin(), weight.end());
+    conv_weight.insert(conv_weight.end(), weight.begin(), weight.end());
   }
+  conv_weight_ = Parameter(context, conv_weight);
   const Slice by_head = section(0, mine.heads, 1);
-  a_ = negative_exponential(context.weights.take_floats(at + "A_log", {spec.heads}, by_head));
-  dt_bias_ = context.weights.take_floats(at + "dt_bias", {spec.heads}, by_head);
+  a_ = Parameter(context, negative_exponential(context.weights.take_floats(at + "A_log", {spec.heads}, by_head)));
+  dt_bias_ = take_parameter(context, at + "dt_bias", {spec.heads}, by_head);
   norm_ = RmsNorm(context, at + "norm.weight", spec.v_dim, NormRule{spec.norm_eps});
   out_ = RowParallelLinear(context, {.weight = at + "out_proj.weight",
                                      .out = spec.hidden,

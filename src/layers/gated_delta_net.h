@@ -8,6 +8,7 @@
 #include "layers/cache_layout.h"
 #include "layers/linear.h"
 #include "layers/norm.h"
+#include "layers/parameter.h"
 
 namespace medley {
 
@@ -44,7 +45,7 @@ class GatedDeltaNet {
   DType dtype_;
   CachePlace place_;
   ColumnParallelLinear in_;  // q over k over v over z over b over a
-  std::vector<float> conv_weight_, a_, dt_bias_;
+  Parameter conv_weight_, a_, dt_bias_;
   RmsNorm norm_;
   RowParallelLinear out_;
   Kernel<CausalConvArgs> conv_;

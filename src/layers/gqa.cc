@@ -45,8 +45,8 @@ Gqa::Gqa(LoadContext& context, const GqaSpec& spec, CacheLayout& cache) : spec_(
     k_norm_.emplace(context, spec.prefix + spec.k_norm_name + ".weight", k_dim, *spec.qk_norm);
   }
   if (spec.sinks)
-    sinks_ = context.weights.take_floats(spec.prefix + "sinks", {spec.heads},
-                                         {.begin = mine.heads.begin, .count = mine.heads.count});
+    sinks_ = take_parameter(context, spec.prefix + "sinks", {spec.heads},
+                            {.begin = mine.heads.begin, .count = mine.heads.count});
   o_ = RowParallelLinear(context, {.weight = spec.prefix + spec.o_name + ".weight",
                                    .bias = spec.o_bias ? spec.prefix + spec.o_name + ".bias" : "",
                                    .out = spec.out > 0 ? spec.out : spec.hidden,
@@ -108,7 +108,7 @@ void Gqa::forward(const Step& step, const TensorView& x, std::span<const StepRop
               .v_offset = kv_heads_ * dim,
               .scale = spec_.scale,
               .window = spec_.window,
-              .sinks = sinks_.empty() ? nullptr : sinks_.data(),
+              .sinks = sinks_.data(),
               .y = heads},
              exec);
   TensorView attended = heads.reshape({tokens, width});

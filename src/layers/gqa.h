@@ -12,6 +12,7 @@
 #include "layers/linear.h"
 #include "layers/lora.h"
 #include "layers/norm.h"
+#include "layers/parameter.h"
 #include "layers/rope.h"
 
 namespace medley {
@@ -58,7 +59,7 @@ class Gqa {
   ColumnParallelLinear qkv_;
   std::optional<Lora> q_adapter_, k_adapter_, v_adapter_;
   std::optional<RmsNorm> q_norm_, k_norm_;
-  std::vector<float> sinks_;  // [heads]
+  Parameter sinks_;  // [heads]
   RowParallelLinear o_;
   Kernel<CacheWriteArgs> write_;
   Kernel<PagedAttentionArgs> attention_;

@@ -12,8 +12,8 @@ Indexer::Indexer(LoadContext& context, const IndexerSpec& spec, CacheLayout& cac
   q_ = linear("wq_b.weight", spec.heads * spec.head_dim, spec.q_in);
   k_ = linear("wk.weight", spec.head_dim, spec.hidden);
   head_weights_ = linear("weights_proj.weight", spec.heads, spec.hidden);
-  k_norm_weight_ = context.weights.take_floats(spec.prefix + "k_norm.weight", {spec.head_dim});
-  k_norm_bias_ = context.weights.take_floats(spec.prefix + "k_norm.bias", {spec.head_dim});
+  k_norm_weight_ = take_parameter(context, spec.prefix + "k_norm.weight", {spec.head_dim});
+  k_norm_bias_ = take_parameter(context, spec.prefix + "k_norm.bias", {spec.head_dim});
   k_norm_ = context.kernels.resolve(layer_norm_op(), {.dim = spec.head_dim});
   place_ = cache.add_paged("indexer keys", spec.head_dim * int64_t(size_of(dtype_)), 0,
                            fmt::format("index key {}", spec.head_dim));

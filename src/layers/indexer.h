@@ -11,6 +11,7 @@
 #include "kernels/sparse_attention.h"
 #include "layers/cache_layout.h"
 #include "layers/linear.h"
+#include "layers/parameter.h"
 #include "layers/rope.h"
 
 namespace medley {
@@ -40,7 +41,7 @@ class Indexer {
   DType dtype_;
   CachePlace place_;
   Linear q_, k_, head_weights_;
-  std::vector<float> k_norm_weight_, k_norm_bias_;
+  Parameter k_norm_weight_, k_norm_bias_;
   Kernel<LayerNormArgs> k_norm_;
   Kernel<CacheWriteArgs> write_;
   Kernel<IndexSelectArgs> select_;

@@ -20,13 +20,15 @@ Kda::Kda(LoadContext& context, const KdaSpec& spec, CacheLayout& cache) : spec_(
   low_ = Linear(context, {part("f_a_proj", spec.dim, spec.hidden, {}), part("g_a_proj", spec.dim, spec.hidden, {})});
   decay_ = ColumnParallelLinear(context, {part("f_b_proj", all, spec.dim, by_head)});
   gate_ = ColumnParallelLinear(context, {part("g_b_proj", all, spec.dim, by_head)});
+  std::vector<float> conv_weight;
   for (const char* name : {"q_conv1d.weight", "k_conv1d.weight", "v_conv1d.weight"}) {
     const auto weight = context.weights.take_floats(at + name, {all, 1, spec.conv_width}, by_head);
-    conv_weight_.insert(conv_weight_.end(), weight.begin(), weight.end());
+    conv_weight.insert(conv_weight.end(), weight.begin(), weight.end());
   }
-  a_ = negative_exponential(
-      context.weights.take_floats(at + "A_log", {1, 1, spec.heads, 1}, {.dim = 2, .units = spec.heads}));
-  dt_bias_ = context.weights.take_floats(at + "dt_bias", {all}, by_head);
+  conv_weight_ = Parameter(context, conv_weight);
+  a_ = Parameter(context, negative_exponential(context.weights.take_floats(at + "A_log", {1, 1, spec.heads, 1},
+                                                                           {.dim = 2, .units = spec.heads})));
+  dt_bias_ = take_parameter(context, at + "dt_bias", {all}, by_head);
   norm_ = RmsNorm(context, at + "o_norm.weight", spec.dim, NormRule{spec.norm_eps});
   out_ = RowParallelLinear(
       context, {.weight = at + "o_proj.weight", .out = spec.hidden, .in = all, .slice = {.units = spec.heads}});

@@ -8,6 +8,7 @@
 #include "layers/cache_layout.h"
 #include "layers/linear.h"
 #include "layers/norm.h"
+#include "layers/parameter.h"
 
 namespace medley {
 
@@ -37,7 +38,7 @@ class Kda {
   ColumnParallelLinear in_;            // q over k over v over beta
   Linear low_;                         // f_a over g_a, on every rank
   ColumnParallelLinear decay_, gate_;  // f_b and g_b
-  std::vector<float> conv_weight_, a_, dt_bias_;
+  Parameter conv_weight_, a_, dt_bias_;
   RmsNorm norm_;
   RowParallelLinear out_;
   Kernel<CausalConvArgs> conv_;

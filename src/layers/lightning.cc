@@ -13,8 +13,10 @@ Lightning::Lightning(LoadContext& context, const LightningSpec& spec, CacheLayou
   const Slice by_head{.dim = 0, .units = spec.heads};
   qkv_ = ColumnParallelLinear(context, {{at + "qkv_proj.weight", "", 3 * all, spec.hidden, by_head}});
   gate_ = ColumnParallelLinear(context, {{at + "output_gate.weight", "", all, spec.hidden, by_head}});
+  std::vector<float> decay;
   for (int64_t head = mine.begin; head < mine.begin + mine.count; ++head)
-    decay_.push_back(std::exp(-spec.slopes.at(size_t(head))));
+    decay.push_back(std::exp(-spec.slopes.at(size_t(head))));
+  decay_ = Parameter(context, decay);
   load_tables(context, mine);
   norm_ = RmsNorm(context, at + "norm.weight", all, NormRule{spec.norm_eps}, by_head);
   out_ = RowParallelLinear(
@@ -38,16 +40,18 @@ void Lightning::load_tables(LoadContext& context, UnitRange mine) {
   const auto take = [&](const char* name, const std::vector<int64_t>& shape, int head_dim) {
     return context.weights.take_floats(at + name, shape, {.dim = head_dim, .units = heads});
   };
-  query_decay_ = take("query_decay", {heads, block, 1}, 0);
-  key_decay_ = take("key_decay", {heads, block, 1}, 0);
-  diagonal_decay_ = take("diagonal_decay", {1, heads, block, block}, 1);
-  block_decay_ = take("slope_rate", {heads, 1, 1}, 0);
-  for (float& slope : block_decay_) slope = std::exp(-slope * float(block));
+  const std::vector<float> query_decay = take("query_decay", {heads, block, 1}, 0);
+  query_decay_ = Parameter(context, query_decay);
+  key_decay_ = Parameter(context, take("key_decay", {heads, block, 1}, 0));
+  diagonal_decay_ = Parameter(context, take("diagonal_decay", {1, heads, block, block}, 1));
+  std::vector<float> block_decay = take("slope_rate", {heads, 1, 1}, 0);
+  for (float& slope : block_decay) slope = std::exp(-slope * float(block));
+  block_decay_ = Parameter(context, block_decay);
   // Rounded? A power in float32 is off by a few units, and by its exponent's own rounding.
   for (int64_t h = 0; h < mine.count; ++h)
     for (int64_t i = 0; i < block; ++i) {
       const double exponent = double(spec_.slopes[size_t(mine.begin + h)]) * double(i + 1);
-      const double error = std::abs(double(query_decay_[size_t(h * block + i)]) / std::exp(-exponent) - 1);
+      const double error = std::abs(double(query_decay[size_t(h * block + i)]) / std::exp(-exponent) - 1);
       if (error > (4 + 4 * exponent) * 0x1p-24) block_ = block;
     }
 }

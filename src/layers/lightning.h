@@ -8,6 +8,7 @@
 #include "layers/cache_layout.h"
 #include "layers/linear.h"
 #include "layers/norm.h"
+#include "layers/parameter.h"
 
 namespace medley {
 
@@ -41,10 +42,10 @@ class Lightning {
   CachePlace place_;
   ColumnParallelLinear qkv_;  // head by head q, k, v
   ColumnParallelLinear gate_;
-  std::vector<float> decay_;
+  Parameter decay_;
   // The stored powers, where they are not those of the slopes but rounded: [heads, block] and [heads, block, block].
   int64_t block_ = 0;
-  std::vector<float> query_decay_, key_decay_, diagonal_decay_, block_decay_;
+  Parameter query_decay_, key_decay_, diagonal_decay_, block_decay_;
   RmsNorm norm_;
   RowParallelLinear out_;
   Kernel<GatedActivationArgs> activate_;

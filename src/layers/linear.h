@@ -8,6 +8,7 @@
 #include "kernels/gate.h"
 #include "kernels/linear.h"
 #include "layers/load_context.h"
+#include "layers/parameter.h"
 
 namespace medley {
 
@@ -46,8 +47,8 @@ class Linear {
   Kernel<LinearArgs> kernel_;
   WeightView weight_;
   std::shared_ptr<const PackedMatrices> storage_;
-  std::vector<float> bias_;
-  std::vector<float> scale_;  // [out], when any is not 1
+  Parameter bias_;
+  Parameter scale_;  // [out], when any is not 1
   Kernel<ScaleColumnsArgs> scale_columns_;
 };
 

@@ -6,6 +6,7 @@
 
 #include "comm/communicator.h"
 #include "kernels/op.h"
+#include "tensor/uploader.h"
 #include "weights/weight_loader.h"
 
 namespace medley {
@@ -21,6 +22,8 @@ struct LoadContext {
   bool reproducible = false;  // one arithmetic path per layer kind, whatever the chunking
   // By the stored parts they hold: layers that share weights share the packed matrix.
   std::map<std::string, std::shared_ptr<const PackedMatrices>> packed{};
+  // Made when the first matrix goes to the device. What it was given is there once its finish() returns.
+  std::shared_ptr<Uploader> uploader{};
 
   Shard shard() const { return weights.shard(); }
 };

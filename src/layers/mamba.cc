@@ -22,8 +22,8 @@ Mamba::Mamba(LoadContext& context, const MambaSpec& spec, CacheLayout& cache) : 
                       {.dim = 0, .begin = begin, .count = all, .units = all}};
   };
   in_ = ColumnParallelLinear(context, {half(0), half(all)});
-  conv_weight_ = context.weights.take_floats(at + "conv1d.weight", {all, 1, spec.conv_width}, mine);
-  if (spec.conv_bias) conv_bias_ = context.weights.take_floats(at + "conv1d.bias", {all}, mine);
+  conv_weight_ = take_parameter(context, at + "conv1d.weight", {all, 1, spec.conv_width}, mine);
+  if (spec.conv_bias) conv_bias_ = take_parameter(context, at + "conv1d.bias", {all}, mine);
   x_proj_ = RowParallelLinear(
       context, {.weight = at + "x_proj.weight", .out = spec.dt_rank + 2 * states, .in = all, .slice = {.units = all}});
   if (spec.parameter_norms) {
@@ -35,9 +35,9 @@ Mamba::Mamba(LoadContext& context, const MambaSpec& spec, CacheLayout& cache) : 
     c_norm_ = norm("c_layernorm.weight", states);
   }
   dt_proj_ = ColumnParallelLinear(context, {{at + "dt_proj.weight", "", all, spec.dt_rank, mine}});
-  dt_bias_ = context.weights.take_floats(at + "dt_proj.bias", {all}, mine);
-  a_ = negative_exponential(context.weights.take_floats(at + "A_log", {all, states}, mine));
-  d_ = context.weights.take_floats(at + "D", {all}, mine);
+  dt_bias_ = take_parameter(context, at + "dt_proj.bias", {all}, mine);
+  a_ = Parameter(context, negative_exponential(context.weights.take_floats(at + "A_log", {all, states}, mine)));
+  d_ = take_parameter(context, at + "D", {all}, mine);
   out_ = RowParallelLinear(context, {.weight = at + "out_proj.weight",
                                      .bias = spec.proj_bias ? at + "out_proj.bias" : "",
                                      .out = spec.hidden,
@@ -69,7 +69,7 @@ void Mamba::forward(const Step& step, const TensorView& x, const TensorView& y, 
   const TensorView convolved = exec.workspace.alloc(DType::f32, {tokens, channels_});
   conv_({.x = xz.slice(1, 0, channels_),
          .weight = conv_weight_.data(),
-         .bias = conv_bias_.empty() ? nullptr : conv_bias_.data(),
+         .bias = conv_bias_.data(),
          .width = spec_.conv_width,
          .rows = rows,
          .state = state_slots(step, place_),

@@ -9,6 +9,7 @@
 #include "layers/cache_layout.h"
 #include "layers/linear.h"
 #include "layers/norm.h"
+#include "layers/parameter.h"
 
 namespace medley {
 
@@ -41,7 +42,7 @@ class Mamba {
   DType dtype_;
   CachePlace place_;
   ColumnParallelLinear in_;  // x over z
-  std::vector<float> conv_weight_, conv_bias_, a_, d_, dt_bias_;
+  Parameter conv_weight_, conv_bias_, a_, d_, dt_bias_;
   RowParallelLinear x_proj_;  // dt over B over C
   ColumnParallelLinear dt_proj_;
   std::optional<RmsNorm> dt_norm_, b_norm_, c_norm_;

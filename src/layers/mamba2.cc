@@ -25,18 +25,21 @@ Mamba2::Mamba2(LoadContext& context, const Mamba2Spec& spec, CacheLayout& cache)
                                        part(section(2 * inner, mine.groups, spec.states), by.b),
                                        part(section(2 * inner + bc, mine.groups, spec.states), by.c),
                                        part(section(2 * inner + 2 * bc, mine.heads, 1), by.dt)});
+  std::vector<float> conv_weight, conv_bias;
   for (const Slice& slice : {section(0, mine.heads, spec.head_dim), section(inner, mine.groups, spec.states),
                              section(inner + bc, mine.groups, spec.states)}) {
     const auto weight = context.weights.take_floats(at + "conv1d.weight", {inner + 2 * bc, 1, spec.conv_width}, slice);
-    conv_weight_.insert(conv_weight_.end(), weight.begin(), weight.end());
+    conv_weight.insert(conv_weight.end(), weight.begin(), weight.end());
     if (!spec.conv_bias) continue;
     const auto bias = context.weights.take_floats(at + "conv1d.bias", {inner + 2 * bc}, slice);
-    conv_bias_.insert(conv_bias_.end(), bias.begin(), bias.end());
+    conv_bias.insert(conv_bias.end(), bias.begin(), bias.end());
   }
+  conv_weight_ = Parameter(context, conv_weight);
+  conv_bias_ = Parameter(context, conv_bias);
   const Slice by_head = section(0, mine.heads, 1), channels_by_head = section(0, mine.heads, spec.head_dim);
-  dt_bias_ = context.weights.take_floats(at + "dt_bias", {spec.heads}, by_head);
-  a_ = negative_exponential(context.weights.take_floats(at + "A_log", {spec.heads}, by_head));
-  d_ = context.weights.take_floats(at + "D", {spec.heads}, by_head);
+  dt_bias_ = take_parameter(context, at + "dt_bias", {spec.heads}, by_head);
+  a_ = Parameter(context, negative_exponential(context.weights.take_floats(at + "A_log", {spec.heads}, by_head)));
+  d_ = take_parameter(context, at + "D", {spec.heads}, by_head);
   if (spec.norm != Mamba2Norm::none) {
     const NormRule rule{.eps = spec.norm_eps, .group = spec.norm_by_group ? inner / spec.groups : 0};
     norm_ = RmsNorm(context, at + "norm.weight", inner, rule, channels_by_head);
@@ -71,7 +74,7 @@ void Mamba2::forward(const Step& step, const TensorView& x, const TensorView& y,
   const TensorView convolved = exec.workspace.alloc(DType::f32, {tokens, inner + 2 * bc});
   conv_({.x = projected.slice(1, inner, inner + 2 * bc),
          .weight = conv_weight_.data(),
-         .bias = conv_bias_.empty() ? nullptr : conv_bias_.data(),
+         .bias = conv_bias_.data(),
          .width = spec_.conv_width,
          .rows = rows,
          .state = state_slots(step, place_),

@@ -8,6 +8,7 @@
 #include "layers/cache_layout.h"
 #include "layers/linear.h"
 #include "layers/norm.h"
+#include "layers/parameter.h"
 
 namespace medley {
 
@@ -52,7 +53,7 @@ class Mamba2 {
   DType dtype_;
   CachePlace place_;
   ColumnParallelLinear in_;  // z over x over B over C over dt
-  std::vector<float> conv_weight_, conv_bias_, a_, d_, dt_bias_;
+  Parameter conv_weight_, conv_bias_, a_, d_, dt_bias_;
   RmsNorm norm_;
   RowParallelLinear out_;
   Kernel<CausalConvArgs> conv_;

@@ -91,7 +91,7 @@ void Mla::load_absorbed(LoadContext& context) {
   std::vector<std::vector<TensorView>> uk, uv;
   for (int64_t head = 0; head < heads_; ++head) {
     const int64_t row = head * (nope + v_dim);
-    if (context.weights.planning()) {
+    if (kv_b.data == nullptr) {  // no checkpoint
       uk.push_back({TensorView(nullptr, kv_b.dtype, {rank, nope})});
       uv.push_back({TensorView(nullptr, kv_b.dtype, {v_dim, rank})});
       continue;
@@ -122,20 +122,25 @@ void Mla::forward(const Step& step, const TensorView& x, std::span<const StepRop
                   ExecContext& exec) const {
   const Workspace::Scope scope(exec.workspace);
   const int64_t tokens = step.num_tokens, rank = spec_.kv_lora_rank, rope_dim = spec_.qk_rope_head_dim;
+  // The keys' way into the cache is independent of the queries' up to the attention (which joins).
+  const TensorView latent = exec.workspace.alloc(DType::f32, {tokens, rank + rope_dim});
+  const auto write_keys = [&](ExecContext& side) {
+    kv_a_(x, latent, side);
+    const TensorView c_kv = latent.slice(1, 0, rank), k_rope = latent.slice(1, rank, rope_dim);
+    kv_a_norm_(c_kv, c_kv, side);
+    if (spec_.rope >= 0) ropes[size_t(spec_.rope)](k_rope.split_last(1, rope_dim), side);
+    write_({.a = c_kv, .b = k_rope, .cache = paged_cache(step, place_, dtype_)}, side);
+  };
+  if (tokens <= most_tokens_beside) {
+    exec.fork(write_keys);
+  } else {
+    write_keys(exec);
+  }
   const TensorView q_low = low_queries(x, exec);
   const TensorView q_flat = exec.workspace.alloc(DType::f32, {tokens, q_.out()});
   q_(q_low, q_flat, exec);
   const TensorView q = q_flat.split_last(heads_, spec_.qk_nope_head_dim + rope_dim);
-  const TensorView latent = exec.workspace.alloc(DType::f32, {tokens, rank + rope_dim});
-  kv_a_(x, latent, exec);
-  const TensorView c_kv = latent.slice(1, 0, rank), k_rope = latent.slice(1, rank, rope_dim);
-  kv_a_norm_(c_kv, c_kv, exec);
-  if (spec_.rope >= 0) {
-    const StepRope& rope = ropes[size_t(spec_.rope)];
-    rope(k_rope.split_last(1, rope_dim), exec);
-    rope(q.slice(2, spec_.qk_nope_head_dim, rope_dim), exec);
-  }
-  write_({.a = c_kv, .b = k_rope, .cache = paged_cache(step, place_, dtype_)}, exec);
+  if (spec_.rope >= 0) ropes[size_t(spec_.rope)](q.slice(2, spec_.qk_nope_head_dim, rope_dim), exec);
 
   TensorView selected;
   if (indexer_) selected = indexer_->select(step, x, q_low, ropes, exec);
@@ -179,6 +184,7 @@ void Mla::absorbed(const Step& step, int64_t first_row, int64_t rows, const Tens
   PagedCache cache = paged_cache(step, place_, dtype_);
   cache.block_table = cache.block_table.slice(0, first_row, rows);
   RaggedRows ragged = ragged_rows(step, first_row, rows, exec);
+  exec.join();  // the keys are written
   if (selected) {
     sparse_attention_({.q = q_latent,
                        .cache = cache,
@@ -211,6 +217,7 @@ void Mla::piecewise(const Step& step, int64_t row_index, const TensorView& q_all
   const TensorView y = exec.workspace.alloc(DType::f32, {queries, heads_, v_dim});
   const TensorView lse = exec.workspace.alloc(DType::f32, {queries, heads_});
   const PagedCache cache = paged_cache(step, place_, dtype_);
+  exec.join();  // the keys are written
   for (int64_t begin = 0; begin < context; begin += piece_tokens) {
     const Workspace::Scope piece_scope(exec.workspace);
     const int64_t keys = std::min(piece_tokens, context - begin);

@@ -42,7 +42,7 @@ Moe::Moe(LoadContext& context, const MoeSpec& spec) : spec_(spec), dtype_(contex
   const std::string router_bias = spec.router_bias.empty() ? "" : spec.prefix + spec.router_bias;
   router_ = Linear(context, {{spec.prefix + spec.router, router_bias, rule.experts, spec.hidden, {}}});
   if (!spec.correction_bias.empty())
-    correction_bias_ = context.weights.take_floats(spec.prefix + spec.correction_bias, {rule.experts});
+    correction_bias_ = take_parameter(context, spec.prefix + spec.correction_bias, {rule.experts});
   load_experts(context);
   load_shared(context);
   route_ = context.kernels.resolve(route_op(), {.rule = rule});
@@ -88,15 +88,15 @@ Moe::ExpertViews Moe::take_stacked(LoadContext& context, UnitRange mine) {
   const auto bias = [&](const std::string& name, int64_t rows) {
     return context.weights.take_floats(spec_.prefix + name + "_bias", {experts, rows}, {.units = experts});
   };
-  gate_up_bias_ = bias(spec_.gate_up, 2 * inner);
-  down_bias_ = bias(spec_.down, hidden);
-  if (!transposed) return views;
+  std::vector<float> gate_up_bias = bias(spec_.gate_up, 2 * inner);
+  down_bias_ = Parameter(context, bias(spec_.down, hidden));
   // As the weights are packed: the gate's rows, then those of up.
-  for (int64_t e = 0; e < mine.count; ++e) {
-    const auto at = gate_up_bias_.begin() + e * 2 * inner;
+  for (int64_t e = 0; transposed && e < mine.count; ++e) {
+    const auto at = gate_up_bias.begin() + e * 2 * inner;
     std::vector<float> stored(at, at + 2 * inner);
     for (int64_t i = 0; i < 2 * inner; ++i) at[i % 2 * inner + i / 2] = stored[size_t(i)];
   }
+  gate_up_bias_ = Parameter(context, gate_up_bias);
   return views;
 }
 
@@ -104,8 +104,9 @@ void Moe::load_experts(LoadContext& context) {
   const int64_t hidden = spec_.hidden, inner = spec_.intermediate;
   const UnitRange mine = units_of(context.shard(), spec_.rule.experts);
   up_width_ = spec_.gated() ? 2 * inner : inner;
-  expert_to_slot_.assign(size_t(spec_.rule.experts), -1);
-  for (int64_t e = mine.begin; e < mine.begin + mine.count; ++e) expert_to_slot_[size_t(e)] = int32_t(e - mine.begin);
+  std::vector<int32_t> expert_to_slot(size_t(spec_.rule.experts), -1);
+  for (int64_t e = mine.begin; e < mine.begin + mine.count; ++e) expert_to_slot[size_t(e)] = int32_t(e - mine.begin);
+  expert_to_slot_ = ParameterArray<int32_t>(context, expert_to_slot);
   context.weights.set_active(double(spec_.rule.top_k) / spec_.rule.experts);
   const ExpertViews views =
       spec_.storage == ExpertStorage::apart ? take_apart(context, mine) : take_stacked(context, mine);
@@ -155,6 +156,13 @@ Moe::Aligned Moe::align(const TensorView& topk_ids, ExecContext& exec) const {
 void Moe::forward(const TensorView& x, const TensorView& y, ExecContext& exec) const {
   const Workspace::Scope scope(exec.workspace);
   const int64_t tokens = x.size(0), top_k = spec_.rule.top_k, pairs = tokens * top_k;
+  // The shared experts wait for nothing below. Beside the routed ones where each alone leaves most of a device idle.
+  TensorView shared;
+  const bool beside = shared_ && tokens <= most_tokens_beside;
+  if (beside) {
+    shared = exec.workspace.alloc(DType::f32, {tokens, spec_.hidden});
+    exec.fork([&](ExecContext& side) { shared_->forward(x, shared, side); });
+  }
 
   // 1. Route: each token's experts and weights.
   const TensorView logits = exec.workspace.alloc(DType::f32, {tokens, spec_.rule.experts});
@@ -162,7 +170,7 @@ void Moe::forward(const TensorView& x, const TensorView& y, ExecContext& exec) c
   const TensorView topk_weights = exec.workspace.alloc(DType::f32, {tokens, top_k});
   router_(x, logits, exec);
   route_({.logits = logits,
-          .correction_bias = correction_bias_.empty() ? nullptr : correction_bias_.data(),
+          .correction_bias = correction_bias_.data(),
           .rule = spec_.rule,
           .topk_ids = topk_ids,
           .topk_weights = topk_weights},
@@ -181,7 +189,7 @@ void Moe::forward(const TensorView& x, const TensorView& y, ExecContext& exec) c
   GroupedLinearArgs gemm{.x = rows,
                          .x_divisor = top_k,
                          .weight = gate_up_.view,
-                         .bias = gate_up_bias_.empty() ? nullptr : gate_up_bias_.data(),
+                         .bias = gate_up_bias_.data(),
                          .y = gate_up,
                          .sorted_token_ids = aligned.sorted_token_ids.as<int32_t>(),
                          .expert_ids = aligned.expert_ids.as<int32_t>(),
@@ -193,7 +201,7 @@ void Moe::forward(const TensorView& x, const TensorView& y, ExecContext& exec) c
   gemm.x = inner;
   gemm.x_divisor = 1;
   gemm.weight = down_.view;
-  gemm.bias = down_bias_.empty() ? nullptr : down_bias_.data();
+  gemm.bias = down_bias_.data();
   gemm.y = outputs;
   down_gemm_(gemm, exec);
 
@@ -202,14 +210,18 @@ void Moe::forward(const TensorView& x, const TensorView& y, ExecContext& exec) c
   sum_({.x = outputs, .topk_weights = topk_weights, .y = y}, exec);
   comm_->all_reduce(y);
 
-  if (shared_) add_shared(x, y, exec);
+  if (beside) exec.join();
+  if (shared_) add_shared(x, shared, y, exec);
 }
 
-void Moe::add_shared(const TensorView& x, const TensorView& y, ExecContext& exec) const {
+// `shared`: what the shared experts made of x, or empty.
+void Moe::add_shared(const TensorView& x, TensorView shared, const TensorView& y, ExecContext& exec) const {
   const Workspace::Scope scope(exec.workspace);
   const int64_t tokens = x.size(0);
-  const TensorView shared = exec.workspace.alloc(DType::f32, {tokens, spec_.hidden});
-  shared_->forward(x, shared, exec);
+  if (!shared) {
+    shared = exec.workspace.alloc(DType::f32, {tokens, spec_.hidden});
+    shared_->forward(x, shared, exec);
+  }
   if (!shared_gate_) {
     add_({.x = shared, .y = y}, exec);
     return;

@@ -10,6 +10,7 @@
 #include "kernels/linear.h"
 #include "kernels/moe.h"
 #include "layers/mlp.h"
+#include "layers/parameter.h"
 
 namespace medley {
 
@@ -60,17 +61,17 @@ class Moe {
   ExpertViews take_apart(LoadContext& context, UnitRange mine) const;
   ExpertViews take_stacked(LoadContext& context, UnitRange mine);
   void load_shared(LoadContext& context);
-  void add_shared(const TensorView& x, const TensorView& y, ExecContext& exec) const;
+  void add_shared(const TensorView& x, TensorView shared, const TensorView& y, ExecContext& exec) const;
 
   MoeSpec spec_;
   DType dtype_;
   Communicator* comm_ = nullptr;
   Linear router_;
-  std::vector<float> correction_bias_;
-  std::vector<int32_t> expert_to_slot_;          // [experts]
-  int64_t up_width_ = 0;                         // 2 * intermediate, or intermediate when not gated
-  PackedMatrices gate_up_, down_;                // slots x [up_width, hidden], slots x [hidden, intermediate]
-  std::vector<float> gate_up_bias_, down_bias_;  // [slots, ...]; empty: none
+  Parameter correction_bias_;
+  ParameterArray<int32_t> expert_to_slot_;  // [experts]
+  int64_t up_width_ = 0;                    // 2 * intermediate, or intermediate when not gated
+  PackedMatrices gate_up_, down_;           // slots x [up_width, hidden], slots x [hidden, intermediate]
+  Parameter gate_up_bias_, down_bias_;      // [slots, ...]; empty: none
   std::optional<Mlp> shared_;
   std::optional<Linear> shared_gate_;
   Kernel<RouteArgs> route_, route_shared_;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/norm.h"
-#include "layers/load_context.h"
+#include "layers/parameter.h"
 
 namespace medley {
 
@@ -46,7 +46,7 @@ class RmsNorm {
   void run(RmsNormArgs args, ExecContext& exec) const;
 
   Kernel<RmsNormArgs> f32_, act_;  // by the dtype of y
-  std::vector<float> weight_;
+  Parameter weight_;
   int64_t dim_ = 0;
   NormRule rule_;
 };

@@ -58,7 +58,7 @@ std::vector<float> inverse_frequencies(const RopeSpec& spec) {
 }
 
 Rope::Rope(LoadContext& context, const RopeSpec& spec)
-    : inv_freq_(inverse_frequencies(spec)),
+    : inv_freq_(context, inverse_frequencies(spec)),
       attention_factor_(float(spec.attention_factor)),
       interleaved_(spec.interleaved) {
   angles_ = context.kernels.resolve(rope_angles_op(), {.half = spec.dim / 2});
@@ -66,7 +66,7 @@ Rope::Rope(LoadContext& context, const RopeSpec& spec)
 }
 
 TensorView Rope::table(const Step& step, ExecContext& exec) const {
-  const TensorView table = exec.workspace.alloc(DType::f32, {step.num_tokens, int64_t(inv_freq_.size()) * 2});
+  const TensorView table = exec.workspace.alloc(DType::f32, {step.num_tokens, inv_freq_.size() * 2});
   angles_({.positions = step.positions, .inv_freq = inv_freq_.data(), .factor = attention_factor_, .table = table},
           exec);
   return table;

@@ -5,7 +5,7 @@
 
 #include "core/step.h"
 #include "kernels/rope.h"
-#include "layers/load_context.h"
+#include "layers/parameter.h"
 
 namespace medley {
 
@@ -41,7 +41,7 @@ class Rope {
  private:
   Kernel<RopeAnglesArgs> angles_;
   Kernel<RopeArgs> rotate_;
-  std::vector<float> inv_freq_;
+  Parameter inv_freq_;
   float attention_factor_ = 1;
   bool interleaved_ = false;
 };

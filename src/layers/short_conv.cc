@@ -14,8 +14,8 @@ ShortConv::ShortConv(LoadContext& context, const ShortConvSpec& spec, CacheLayou
   };
   in_ = ColumnParallelLinear(context, {third(0), third(1), third(2)});
   const Slice mine{.dim = 0, .units = spec.hidden};
-  conv_weight_ = context.weights.take_floats(at + "conv.weight", {spec.hidden, 1, width_}, mine);
-  if (spec.bias) conv_bias_ = context.weights.take_floats(at + "conv.bias", {spec.hidden}, mine);
+  conv_weight_ = take_parameter(context, at + "conv.weight", {spec.hidden, 1, width_}, mine);
+  if (spec.bias) conv_bias_ = take_parameter(context, at + "conv.bias", {spec.hidden}, mine);
   out_ = RowParallelLinear(context, {.weight = at + "out_proj.weight",
                                      .bias = spec.bias ? at + "out_proj.bias" : "",
                                      .out = spec.hidden,
@@ -38,7 +38,7 @@ void ShortConv::forward(const Step& step, const TensorView& x, const TensorView&
   const TensorView convolved = exec.workspace.alloc(DType::f32, {tokens, channels_});
   conv_({.x = input,
          .weight = conv_weight_.data(),
-         .bias = conv_bias_.empty() ? nullptr : conv_bias_.data(),
+         .bias = conv_bias_.data(),
          .width = width_,
          .silu = false,
          .rows = ragged_rows(step),

@@ -6,6 +6,7 @@
 #include "kernels/state_space.h"
 #include "layers/cache_layout.h"
 #include "layers/linear.h"
+#include "layers/parameter.h"
 
 namespace medley {
 
@@ -32,7 +33,7 @@ class ShortConv {
   DType dtype_;
   CachePlace place_;
   ColumnParallelLinear in_;  // B over C over x
-  std::vector<float> conv_weight_, conv_bias_;
+  Parameter conv_weight_, conv_bias_;
   RowParallelLinear out_;
   Kernel<CausalConvArgs> conv_;
   Kernel<GateArgs> f32_gate_, gate_;  // by the dtype of the product

@@ -40,6 +40,15 @@ class Decoder : public Model {
     for (const std::string& name : spec_.derived) context.weights.ignore(name);
   }
 
+  // A sparse indexer takes another path for contexts above its top_k.
+  bool decode_can_be_recorded() const override {
+    const auto selects = [](const BlockSpec& block) {
+      const auto* mla = std::get_if<MlaSpec>(&block.mixer);
+      return mla != nullptr && mla->indexer.has_value();
+    };
+    return std::none_of(spec_.blocks.begin(), spec_.blocks.end(), selects);
+  }
+
   void forward(const Step& step, const TensorView& hidden, ExecContext& exec) override {
     const Workspace::Scope scope(exec.workspace);
     const int64_t tokens = step.num_tokens, width = spec_.info.hidden_size;

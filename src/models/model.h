@@ -40,6 +40,10 @@ class Model {
   // What the multi-token-prediction module would keep beside them.
   virtual const std::vector<KvCacheSpec>& mtp_cache_specs() const = 0;
 
+  // Does a step in which every row has one new token launch the same kernels whatever the rows' lengths? (Lengths above
+  // Step::launch_context aside.)
+  virtual bool decode_can_be_recorded() const = 0;
+
   // Fills hidden f32 [tokens, hidden_size]: after the final norm, before the head.
   virtual void forward(const Step& step, const TensorView& hidden, ExecContext& exec) = 0;
   // logits f32 [n, vocab_size] of n hidden rows f32 [n, hidden_size].

@@ -1,116 +1,225 @@
 #include "runner/model_runner.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace medley {
 namespace {
 
-TensorView view_of(std::vector<int32_t>& values, std::initializer_list<int64_t> shape) {
-  return TensorView(values.data(), DType::i32, shape);
+// Rows of a padded step: few sizes, so that few graphs are recorded, and not many pads.
+int64_t padded_rows(int64_t rows) {
+  if (rows <= 8) return int64_t(std::bit_ceil(uint64_t(rows)));
+  const int64_t step = rows <= 32 ? 8 : rows <= 128 ? 16 : 64;
+  return (rows + step - 1) / step * step;
 }
 
-// A view of `buffer`, which grows when a step is larger than any before it.
-TensorView grown(Buffer& buffer, int64_t rows, int64_t width) {
-  const auto bytes = size_t(rows * width) * sizeof(float);
-  if (buffer.bytes() < bytes) buffer = Buffer(std::max(bytes, buffer.bytes() * 2));
-  return TensorView(buffer.data(), DType::f32, {rows, width});
+int32_t logits_count(const PlanRow& row) {
+  if (row.logits == LogitsWanted::all) return row.new_tokens;
+  return row.sample || row.logits == LogitsWanted::last ? 1 : 0;
 }
 
 }  // namespace
 
-ModelRunner::ModelRunner(Model& model, const ArenaGeometry& geometry, ThreadPool& threads)
-    : model_(model), arena_(size_t(geometry.bytes())), exec_{threads, workspace_}, groups_(model.cache_specs().size()) {
-  KernelSelector kernels(Device::cpu);
+ModelRunner::ModelRunner(Model& model, const ArenaGeometry& geometry, ThreadPool& threads, Device device, bool graphs)
+    : model_(model),
+      device_(device),
+      graphs_(graphs && device == Device::cuda && model.decode_can_be_recorded()),
+      stream_(device),
+      arena_(size_t(geometry.bytes()), device),
+      workspace_(device),
+      branch_(device == Device::cpu ? nullptr : std::make_unique<SideBranch>(device)),
+      exec_{threads, workspace_, stream_.get(), branch_.get()},
+      tables_(device) {
+#ifndef NDEBUG
+  graphs_ = false;  // the workspace poisons what it hands out, outside of the stream
+#endif
+  KernelSelector kernels(device);
   gather_ = kernels.resolve(convert_rows_op(), {.x = DType::f32, .y = DType::f32});
-  step_.groups.resize(groups_.size());
+  step_.groups.resize(model.cache_specs().size());
 }
 
-void ModelRunner::build_rows(const StepPlan& plan) {
-  token_ids_ = plan.token_ids;
-  positions_.clear();
-  row_offsets_.assign(1, 0);
-  computed_.clear();
-  step_.rows.clear();
-  for (const PlanRow& row : plan.rows) {
-    MEDLEY_CHECK(row.first_token == row_offsets_.back() && row.new_tokens > 0);
-    step_.rows.push_back({row.first_token, row.new_tokens, row.computed});
-    computed_.push_back(row.computed);
-    row_offsets_.push_back(row.first_token + row.new_tokens);
-    for (int32_t i = 0; i < row.new_tokens; ++i) positions_.push_back(row.computed + i);
-  }
-  step_.num_rows = int64_t(plan.rows.size());
-  step_.num_tokens = row_offsets_.back();
-  MEDLEY_CHECK(step_.num_tokens == int64_t(token_ids_.size()));
-  step_.token_ids = view_of(token_ids_, {step_.num_tokens});
-  step_.positions = view_of(positions_, {step_.num_tokens});
-  step_.row_offsets = view_of(row_offsets_, {step_.num_rows + 1});
-  step_.computed = view_of(computed_, {step_.num_rows});
-}
-
-void ModelRunner::build_groups(const StepPlan& plan) {
-  MEDLEY_CHECK(plan.groups.size() == groups_.size());
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    const KvCacheSpec& spec = model_.cache_specs()[g];
-    const PlanGroup& from = plan.groups[g];
-    GroupBuffers& buffers = groups_[g];
-    StepGroup& group = step_.groups[g];
-    group.base = arena_.data();
-    if (!spec.paged()) {
-      buffers.state_in = from.state_in;
-      buffers.state_out = from.state_out;
-      group.state_in = view_of(buffers.state_in, {spec.num_layers, step_.num_rows});
-      group.state_out = view_of(buffers.state_out, {spec.num_layers, step_.num_rows});
-      continue;
-    }
-    const int64_t per_block = spec.tokens_per_block;
+ModelRunner::Shape ModelRunner::shape_of(const StepPlan& plan) const {
+  MEDLEY_CHECK(plan.groups.size() == step_.groups.size());
+  Shape shape{.tokens = int64_t(plan.token_ids.size()), .rows = int64_t(plan.rows.size())};
+  for (const PlanRow& row : plan.rows) shape.logits += logits_count(row);
+  for (size_t g = 0; g < plan.groups.size(); ++g) {
     int64_t width = 1;
-    for (int64_t r = 0; r < step_.num_rows; ++r)
-      width = std::max<int64_t>(width, from.block_offsets[size_t(r) + 1] - from.block_offsets[size_t(r)]);
-    buffers.block_table.assign(size_t(step_.num_rows * width), -1);
-    buffers.slot_mapping.clear();
-    for (int64_t r = 0; r < step_.num_rows; ++r) {
-      const StepRow& row = step_.rows[size_t(r)];
-      const int32_t* blocks = from.blocks.data() + from.block_offsets[size_t(r)];
-      const int64_t count = from.block_offsets[size_t(r) + 1] - from.block_offsets[size_t(r)];
-      std::copy_n(blocks, count, buffers.block_table.begin() + r * width);
-      for (int64_t position = row.computed; position < row.computed + row.new_tokens; ++position) {
-        MEDLEY_CHECK(position / per_block < count && blocks[position / per_block] >= 0);
-        buffers.slot_mapping.push_back(blocks[position / per_block] + position % per_block);
-      }
+    const std::vector<int32_t>& offsets = plan.groups[g].block_offsets;
+    for (size_t r = 1; r < offsets.size(); ++r) width = std::max<int64_t>(width, offsets[r] - offsets[r - 1]);
+    shape.table_width.push_back(width);
+  }
+  return shape;
+}
+
+void ModelRunner::pad(Shape& shape) const {
+  shape.tokens = shape.rows = shape.logits = padded_rows(shape.rows);
+  constexpr int64_t least_context = 512;
+  shape.context = least_context;
+  for (const StepRow& row : step_.rows) shape.context = std::max<int64_t>(shape.context, row.computed + row.new_tokens);
+  shape.context = int64_t(std::bit_ceil(uint64_t(shape.context)));
+  for (int64_t& width : shape.table_width) width = int64_t(std::bit_ceil(uint64_t(width)));
+}
+
+// What the tables of a step take, one by one aligned.
+size_t ModelRunner::table_bytes(const Shape& shape) const {
+  const auto aligned = [](int64_t bytes) { return size_t(bytes) + StepBuffer::alignment; };
+  size_t bytes = 3 * aligned(shape.tokens * 4) + 2 * aligned(shape.rows * 4 + 4);
+  for (size_t g = 0; g < step_.groups.size(); ++g) {
+    const KvCacheSpec& spec = model_.cache_specs()[g];
+    bytes += spec.paged() ? aligned(shape.rows * shape.table_width[g] * 4) + aligned(shape.tokens * 8)
+                          : 2 * aligned(spec.num_layers * shape.rows * 4);
+  }
+  return bytes;
+}
+
+void ModelRunner::build_rows(const StepPlan& plan, const Shape& shape) {
+  const auto ids = tables_.add_i32({shape.tokens}), positions = tables_.add_i32({shape.tokens});
+  const auto offsets = tables_.add_i32({shape.rows + 1}), computed = tables_.add_i32({shape.rows});
+  // Pads come after the last row's end. On the host, where only launches are shaped, each is a row of one token.
+  std::fill(ids.values.begin(), ids.values.end(), 0);
+  std::fill(positions.values.begin(), positions.values.end(), 0);
+  std::fill(computed.values.begin(), computed.values.end(), 0);
+  std::copy(plan.token_ids.begin(), plan.token_ids.end(), ids.values.begin());
+  int32_t end = 0;
+  for (size_t r = 0; r < plan.rows.size(); ++r) {
+    const PlanRow& row = plan.rows[r];
+    MEDLEY_CHECK(row.first_token == end && row.new_tokens > 0);
+    offsets.values[r] = row.first_token;
+    computed.values[r] = row.computed;
+    end += row.new_tokens;
+    for (int32_t i = 0; i < row.new_tokens; ++i) positions.values[size_t(row.first_token + i)] = row.computed + i;
+  }
+  MEDLEY_CHECK(end == int32_t(plan.token_ids.size()));
+  std::fill(offsets.values.begin() + int64_t(plan.rows.size()), offsets.values.end(), end);
+  for (int64_t r = int64_t(plan.rows.size()); r < shape.rows; ++r) step_.rows.push_back({int32_t(r), 1, 0});
+  step_.num_rows = shape.rows;
+  step_.num_tokens = shape.tokens;
+  step_.launch_context = shape.context;
+  step_.token_ids = ids.view;
+  step_.positions = positions.view;
+  step_.row_offsets = offsets.view;
+  step_.computed = computed.view;
+}
+
+void ModelRunner::build_pages(const StepPlan& plan, const Shape& shape, size_t g) {
+  const KvCacheSpec& spec = model_.cache_specs()[g];
+  const PlanGroup& from = plan.groups[g];
+  StepGroup& group = step_.groups[g];
+  const int64_t per_block = spec.tokens_per_block, width = shape.table_width[g];
+  const auto table = tables_.add_i32({shape.rows, width});
+  const auto slots = tables_.add_i64({shape.tokens});
+  std::fill(table.values.begin(), table.values.end(), -1);
+  std::fill(slots.values.begin(), slots.values.end(), -1);
+  for (size_t r = 0; r < plan.rows.size(); ++r) {
+    const PlanRow& row = plan.rows[r];
+    const int32_t* blocks = from.blocks.data() + from.block_offsets[r];
+    const int64_t count = from.block_offsets[r + 1] - from.block_offsets[r];
+    std::copy_n(blocks, count, table.values.begin() + int64_t(r) * width);
+    for (int64_t i = 0; i < row.new_tokens; ++i) {
+      const int64_t position = row.computed + i;
+      MEDLEY_CHECK(position / per_block < count && blocks[position / per_block] >= 0);
+      slots.values[size_t(row.first_token + i)] = blocks[position / per_block] + position % per_block;
     }
-    group.block_table = view_of(buffers.block_table, {step_.num_rows, width});
-    group.slot_mapping = TensorView(buffers.slot_mapping.data(), DType::i64, {step_.num_tokens});
-    group.tokens_per_block = spec.tokens_per_block;
-    group.row_bytes = spec.row_bytes;
+  }
+  group.block_table = table.view;
+  group.slot_mapping = slots.view;
+  group.tokens_per_block = spec.tokens_per_block;
+  group.row_bytes = spec.row_bytes;
+}
+
+void ModelRunner::build_states(const StepPlan& plan, const Shape& shape, size_t g) {
+  const int64_t layers = model_.cache_specs()[g].num_layers, rows = int64_t(plan.rows.size());
+  const auto fill = [&](const std::vector<int32_t>& from, TensorView& view) {
+    const auto table = tables_.add_i32({layers, shape.rows});
+    std::fill(table.values.begin(), table.values.end(), -1);
+    for (int64_t layer = 0; layer < layers; ++layer)
+      std::copy_n(from.begin() + layer * rows, rows, table.values.begin() + layer * shape.rows);
+    view = table.view;
+  };
+  fill(plan.groups[g].state_in, step_.groups[g].state_in);
+  fill(plan.groups[g].state_out, step_.groups[g].state_out);
+}
+
+void ModelRunner::build_groups(const StepPlan& plan, const Shape& shape) {
+  for (size_t g = 0; g < step_.groups.size(); ++g) {
+    step_.groups[g].base = arena_.data();
+    if (model_.cache_specs()[g].paged()) {
+      build_pages(plan, shape, g);
+    } else {
+      build_states(plan, shape, g);
+    }
   }
 }
 
-void ModelRunner::build_logits_rows(const StepPlan& plan, StepLogits& wanted) {
-  logits_tokens_.clear();
-  for (const PlanRow& row : plan.rows) {
-    const bool all = row.logits == LogitsWanted::all;
-    const bool any = all || row.sample || row.logits == LogitsWanted::last;
-    const int32_t count = all ? row.new_tokens : any ? 1 : 0;
-    const int32_t first = row.new_tokens - count;
-    wanted.rows.push_back({row.request, int64_t(logits_tokens_.size()), count, row.computed + first});
-    for (int32_t i = first; i < row.new_tokens; ++i) logits_tokens_.push_back(row.first_token + i);
+void ModelRunner::build_logits_rows(const StepPlan& plan, const Shape& shape) {
+  const auto tokens = tables_.add_i32({shape.logits});
+  std::fill(tokens.values.begin(), tokens.values.end(), 0);
+  size_t next = 0;
+  for (const PlanRow& row : plan.rows)
+    for (int32_t i = row.new_tokens - logits_count(row); i < row.new_tokens; ++i)
+      tokens.values[next++] = row.first_token + i;
+  step_.logits_tokens = tokens.view;
+}
+
+// A view of `buffer`, which grows when a step is larger than any before it.
+TensorView ModelRunner::grown(Buffer& buffer, int64_t rows, int64_t width) {
+  const auto bytes = size_t(rows * width) * sizeof(float);
+  if (buffer.bytes() < bytes) {
+    buffer = Buffer(std::max(bytes, buffer.bytes() * 2), device_);
+    recorded_.clear();
   }
-  step_.logits_tokens = view_of(logits_tokens_, {int64_t(logits_tokens_.size())});
+  return TensorView(buffer.data(), DType::f32, {rows, width}, device_);
+}
+
+void ModelRunner::compute(const TensorView& hidden, const TensorView& chosen) {
+  model_.forward(step_, hidden, exec_);
+  if (step_logits_.size(0) == 0) return;
+  gather_({.x = hidden, .rows = step_.logits_tokens, .y = chosen}, exec_);
+  model_.logits(chosen, step_logits_, exec_);
+}
+
+void ModelRunner::start(const StepPlan& plan) {
+  step_.rows.clear();
+  bool decode = true;
+  for (const PlanRow& row : plan.rows) {
+    step_.rows.push_back({row.first_token, row.new_tokens, row.computed});
+    decode = decode && row.new_tokens == 1 && row.computed > 0 && logits_count(row) == 1;
+  }
+  Shape shape = shape_of(plan);
+  const bool record = graphs_ && decode;
+  if (record) pad(shape);
+  if (tables_.begin(table_bytes(shape))) recorded_.clear();
+  build_rows(plan, shape);
+  build_groups(plan, shape);
+  build_logits_rows(plan, shape);
+  tables_.send(stream_.get());
+
+  const int64_t width = model_.info().hidden_size;
+  const TensorView hidden = grown(hidden_, shape.tokens, width), chosen = grown(chosen_, shape.logits, width);
+  step_logits_ = grown(logits_, shape.logits, model_.info().vocab_size);
+  if (!record) return compute(hidden, chosen);
+  // The first step of a shape runs as it is, which loads its kernels and takes their memory; the second is recorded.
+  const auto [at, first] = recorded_.try_emplace(shape);
+  if (first) return compute(hidden, chosen);
+  if (!at->second) at->second = Graph::record(stream_.get(), [&] { compute(hidden, chosen); });
+  at->second.launch(stream_.get());
 }
 
 StepLogits ModelRunner::run(const StepPlan& plan) {
+  start(plan);
   StepLogits result;
-  build_rows(plan);
-  build_groups(plan);
-  build_logits_rows(plan, result);
-  const int64_t width = model_.info().hidden_size, wanted = step_.logits_tokens.size(0);
-  const TensorView hidden = grown(hidden_, step_.num_tokens, width);
-  model_.forward(step_, hidden, exec_);
-  result.logits = grown(logits_, wanted, model_.info().vocab_size);
-  if (wanted == 0) return result;
-  const TensorView chosen = grown(chosen_, wanted, width);
-  gather_({.x = hidden, .rows = step_.logits_tokens, .y = chosen}, exec_);
-  model_.logits(chosen, result.logits, exec_);
+  int64_t wanted = 0;
+  for (const PlanRow& row : plan.rows) {
+    const int32_t count = logits_count(row);
+    result.rows.push_back({row.request, wanted, count, row.computed + row.new_tokens - count});
+    wanted += count;
+  }
+  result.logits = step_logits_.slice(0, 0, wanted);  // without the pads'
+  if (device_ == Device::cpu || wanted == 0) return result;
+  if (host_logits_.bytes() < result.logits.bytes())
+    host_logits_ = PinnedBuffer(std::max(result.logits.bytes(), 2 * host_logits_.bytes()), device_);
+  copy_bytes(host_logits_.data(), result.logits.data, result.logits.bytes(), stream_.get());
+  result.logits = TensorView(host_logits_.data(), DType::f32, {wanted, model_.info().vocab_size});
   return result;
 }
 

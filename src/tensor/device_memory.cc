@@ -11,6 +11,16 @@ void must(cudaError_t status, const char* call) {
   if (status != cudaSuccess) fail("{}: {}", call, cudaGetErrorString(status));
 }
 
+cudaStream_t stream_of(void* stream) {
+  return static_cast<cudaStream_t>(stream);
+}
+
+// Without a device all memory is the host's, and the runtime refuses even copies there.
+bool usable() {
+  static const bool found = cuda_missing().empty();
+  return found;
+}
+
 }  // namespace
 
 std::string cuda_missing() {
@@ -18,6 +28,17 @@ std::string cuda_missing() {
   const cudaError_t status = cudaGetDeviceCount(&devices);
   if (status != cudaSuccess) return fmt::format("no CUDA device: {}", cudaGetErrorString(status));
   return devices > 0 ? "" : "no CUDA device";
+}
+
+DeviceInfo device_info() {
+  DeviceInfo info;
+  cudaDeviceProp properties;
+  int device = 0;
+  must(cudaGetDevice(&device), "cudaGetDevice");
+  must(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  info.name = properties.name;
+  must(cudaMemGetInfo(&info.free_bytes, &info.total_bytes), "cudaMemGetInfo");
+  return info;
 }
 
 std::byte* device_allocate(size_t bytes) {
@@ -37,9 +58,13 @@ void device_free(std::byte* data) noexcept {
 }
 
 void copy_bytes(void* to, const void* from, size_t bytes, void* stream) {
-  const auto cuda_stream = static_cast<cudaStream_t>(stream);
-  must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cuda_stream), "cudaMemcpyAsync");
-  must(cudaStreamSynchronize(cuda_stream), "cudaStreamSynchronize");
+  copy_async(to, from, bytes, stream);
+  synchronize(stream);
+}
+
+void copy_async(void* to, const void* from, size_t bytes, void* stream) {
+  if (!usable()) return void(std::memcpy(to, from, bytes));
+  must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)), "cudaMemcpyAsync");
 }
 
 void fill_bytes(void* to, int value, size_t bytes, Device device) {
@@ -51,7 +76,87 @@ void fill_bytes(void* to, int value, size_t bytes, Device device) {
 }
 
 void synchronize(void* stream) {
-  must(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "cudaStreamSynchronize");
+  if (!usable()) return;
+  must(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize");
+}
+
+PinnedBuffer::PinnedBuffer(size_t bytes, Device peer) : bytes_(bytes), peer_(peer) {
+  detail::count_allocation();
+  if (peer == Device::cpu) {
+    data_ = new std::byte[bytes];
+    return;
+  }
+  void* data = nullptr;
+  must(cudaMallocHost(&data, bytes), "cudaMallocHost");
+  data_ = static_cast<std::byte*>(data);
+}
+
+PinnedBuffer::~PinnedBuffer() {
+  if (peer_ == Device::cpu) {
+    delete[] data_;
+  } else {
+    cudaFreeHost(data_);
+  }
+}
+
+// In order with the default stream, which plain copies and fills use.
+Stream::Stream(Device device) {
+  if (device == Device::cpu) return;
+  cudaStream_t stream = nullptr;
+  must(cudaStreamCreate(&stream), "cudaStreamCreate");
+  stream_ = stream;
+}
+
+Stream::~Stream() {
+  if (stream_ != nullptr) cudaStreamDestroy(stream_of(stream_));
+}
+
+StreamMark::StreamMark(Device device) {
+  if (device == Device::cpu) return;
+  cudaEvent_t event = nullptr;
+  must(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+  event_ = event;
+}
+
+StreamMark::~StreamMark() {
+  if (event_ != nullptr) cudaEventDestroy(static_cast<cudaEvent_t>(event_));
+}
+
+void StreamMark::record(void* stream) {
+  if (event_ != nullptr) must(cudaEventRecord(static_cast<cudaEvent_t>(event_), stream_of(stream)), "cudaEventRecord");
+}
+
+void StreamMark::wait() const {
+  if (event_ != nullptr) must(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)), "cudaEventSynchronize");
+}
+
+void StreamMark::hold(void* stream) const {
+  if (event_ != nullptr)
+    must(cudaStreamWaitEvent(stream_of(stream), static_cast<cudaEvent_t>(event_), 0), "cudaStreamWaitEvent");
+}
+
+Graph::~Graph() {
+  if (graph_ != nullptr) cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph_));
+}
+
+void Graph::begin(void* stream) {
+  must(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+}
+
+Graph Graph::end(void* stream) {
+  cudaGraph_t recorded = nullptr;
+  must(cudaStreamEndCapture(stream_of(stream), &recorded), "cudaStreamEndCapture");
+  cudaGraphExec_t graph = nullptr;
+  const cudaError_t status = cudaGraphInstantiate(&graph, recorded, 0);
+  cudaGraphDestroy(recorded);
+  must(status, "cudaGraphInstantiate");
+  Graph result;
+  result.graph_ = graph;
+  return result;
+}
+
+void Graph::launch(void* stream) const {
+  must(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph_), stream_of(stream)), "cudaGraphLaunch");
 }
 
 }  // namespace medley

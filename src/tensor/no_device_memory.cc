@@ -8,10 +8,18 @@ namespace {
 
 constexpr const char* missing = "this build of medley has no CUDA (configure it with -DMEDLEY_CUDA=ON)";
 
+void need_cpu(Device device) {
+  if (device != Device::cpu) throw Error(missing);
+}
+
 }  // namespace
 
 std::string cuda_missing() {
   return missing;
+}
+
+DeviceInfo device_info() {
+  throw Error(missing);
 }
 
 std::byte* device_allocate(size_t) {
@@ -24,11 +32,57 @@ void copy_bytes(void* to, const void* from, size_t bytes, void*) {
   std::memcpy(to, from, bytes);
 }
 
+void copy_async(void* to, const void* from, size_t bytes, void*) {
+  std::memcpy(to, from, bytes);
+}
+
 void fill_bytes(void* to, int value, size_t bytes, Device device) {
-  if (device != Device::cpu) throw Error(missing);
+  need_cpu(device);
   std::memset(to, value, bytes);
 }
 
 void synchronize(void*) {}
+
+PinnedBuffer::PinnedBuffer(size_t bytes, Device peer) : bytes_(bytes), peer_(peer) {
+  detail::count_allocation();
+  need_cpu(peer);
+  data_ = new std::byte[bytes];
+}
+
+PinnedBuffer::~PinnedBuffer() {
+  delete[] data_;
+}
+
+Stream::Stream(Device device) {
+  need_cpu(device);
+}
+
+Stream::~Stream() = default;
+
+StreamMark::StreamMark(Device device) {
+  need_cpu(device);
+}
+
+StreamMark::~StreamMark() = default;
+
+void StreamMark::record(void*) {}
+
+void StreamMark::wait() const {}
+
+void StreamMark::hold(void*) const {}
+
+Graph::~Graph() = default;
+
+void Graph::begin(void*) {
+  throw Error(missing);
+}
+
+Graph Graph::end(void*) {
+  throw Error(missing);
+}
+
+void Graph::launch(void*) const {
+  throw Error(missing);
+}
 
 }  // namespace medley

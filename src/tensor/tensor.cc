@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <new>
 #include <utility>
@@ -10,6 +11,23 @@
 #include "tensor/device_memory.h"
 
 namespace medley {
+namespace {
+
+std::atomic<int64_t> allocation_count{0};
+
+}  // namespace
+
+std::string_view name_of(Device device) {
+  return device == Device::cpu ? "cpu" : "cuda";
+}
+
+int64_t allocations() {
+  return allocation_count.load(std::memory_order_relaxed);
+}
+
+void detail::count_allocation() {
+  allocation_count.fetch_add(1, std::memory_order_relaxed);
+}
 
 TensorView::TensorView(void* data_in, DType dtype_in, std::span<const int64_t> dims, Device device_in)
     : data(data_in), dtype(dtype_in), device(device_in), rank(int(dims.size())) {
@@ -79,6 +97,7 @@ Buffer::Buffer(size_t bytes, Device device) : bytes_(bytes), device_(device) {
   data_ = device == Device::cuda ? device_allocate(rounded)
                                  : static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
   if (data_ == nullptr) throw std::bad_alloc();
+  detail::count_allocation();
 #ifndef NDEBUG
   constexpr size_t poisoned = size_t(64) << 20;  // not the whole of a large cache: its pages would all become real
   fill_bytes(data_, 0xff, std::min(rounded, poisoned), device);

@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/dtype.h"
 #include "base/error.h"
@@ -14,6 +15,8 @@
 namespace medley {
 
 enum class Device : uint8_t { cpu, cuda };
+
+std::string_view name_of(Device device);
 
 constexpr int max_rank = 4;
 
@@ -58,6 +61,8 @@ struct TensorView {
 std::string describe_shape(std::span<const int64_t> shape);  // "[3, 64]"
 
 namespace detail {
+void count_allocation();
+
 template <class T>
 constexpr bool holds(DType dtype) {
   if constexpr (std::is_same_v<T, float>) return dtype == DType::f32;
@@ -75,6 +80,10 @@ T* TensorView::as() const {
   MEDLEY_CHECK(detail::holds<std::remove_const_t<T>>(dtype));
   return static_cast<T*>(data);
 }
+
+// How many times this process has taken memory for a Buffer or a PinnedBuffer: a test holds it against a running
+// engine, whose steps must take none.
+int64_t allocations();
 
 // Owns memory of the host (64-byte aligned) or of the CUDA device (256). Contents start undefined; debug builds fill it
 // with NaN bits, so that a read of memory nothing wrote shows.

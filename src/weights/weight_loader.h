@@ -62,7 +62,16 @@ class WeightLoader {
   // Over nothing: views have shapes, dtype bf16 and no memory.
   explicit WeightLoader(Shard shard) : shard_(shard) {}
 
-  bool planning() const { return checkpoint_ == nullptr; }
+  // The same, for a model that is to run without its weights: takers fill in numbers of their own, take_floats gives
+  // numbers between 0.5 and 1.5.
+  static WeightLoader random(Shard shard) {
+    WeightLoader loader(shard);
+    loader.random_ = true;
+    return loader;
+  }
+
+  bool planning() const { return checkpoint_ == nullptr && !random_; }
+  bool random() const { return random_; }
   Shard shard() const { return shard_; }
 
   // The rank's part of tensor `name`, which must have this shape and be f32, bf16 or f16. Throws Error naming the
@@ -93,6 +102,7 @@ class WeightLoader {
  private:
   const Checkpoint* checkpoint_ = nullptr;
   Shard shard_;
+  bool random_ = false;
   Progress progress_;
   uint64_t done_bytes_ = 0;
   double active_ = 1;

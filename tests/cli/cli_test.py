@@ -72,16 +72,17 @@ class UsageTest(Case):
     def test_help_has_every_option_and_examples(self):
         wanted = {
             "run": "-n --temperature --top-p --top-k --min-p --seed --stop --chat -i --ids --format --ignore-eos --dtype "
-                   "--threads --max-batched-tokens --memory --reproducible --quiet --kernels",
-            "logits": "--ids --out --chunk --dtype --reproducible",
-            "inspect": "--json --memory --dtype",
+                   "--threads --max-batched-tokens --memory --reproducible --quiet --kernels --backend",
+            "logits": "--ids --out --chunk --dtype --reproducible --backend",
+            "inspect": "--json --memory --dtype --backend",
             "tokenize": "--show",
-            "verify": "--chunk --dtype --reproducible --threads --kernels",
+            "bench model": "--random-weights --batch --context --prefill --backend --dtype --no-graphs",
+            "verify": "--chunk --dtype --reproducible --threads --kernels --backend",
         }
         overview = self.good("--help")
         for command, options in wanted.items():
-            self.assertIn(command, overview)
-            text = self.good(command, "--help")
+            self.assertIn(command.split()[0], overview)
+            text = self.good(*command.split(), "--help")
             for option in options.split():
                 self.assertRegex(text, rf"(?m)^ +(-\w,)?{re.escape(option)}\b")
             self.assertIn("Examples:\n  medley ", text)
@@ -99,7 +100,7 @@ class UsageTest(Case):
                           ("run", JAMBA, "hi", "--min-p", "2"), ("run", JAMBA, "hi", "--seed", "x"), ("run", JAMBA, "hi", "--seed", "-1"),
                           ("run", JAMBA, "hi", "--stop", ""), ("run", JAMBA, "hi", "--format", "xml"),
                           ("run", JAMBA, "hi", "--dtype", "f64"), ("run", JAMBA, "hi", "--memory", "lots"),
-                          ("run", JAMBA, "hi", "--threads", "-2"), ("run", JAMBA, "hi", "--kernels", "magic"),
+                          ("run", JAMBA, "hi", "--threads", "-2"), ("run", JAMBA, "hi", "--kernels", "magic"), ("run", JAMBA, "hi", "--backend", "tpu"),
                           ("run", JAMBA, "hi", "--max-batched-tokens", "0"),
                           ("run", JAMBA, "--ids", "1,a"), ("run", JAMBA, "--ids", ""), ("run", JAMBA, "hi", "--ids", "1"),
                           ("run", JAMBA, "--ids", "1", "--chat"), ("run", JAMBA, "-i", "--format", "json"),
@@ -125,6 +126,15 @@ class UsageTest(Case):
         self.bad(1, "run", LLAMA, "hi", "--format", "ids", says="tokenizer.json")
         self.bad(1, "run", LLAMA, "--ids", "1", says=["tokenizer.json", "--format ids"])
         self.bad(1, "run", JAMBA, "", says="prompt")
+        self.bad(1, "run", JAMBA, "hi", "--backend", "cpu", "--kernels", "cuda", says=["backend cpu", "avx512"])
+
+    def test_backend_cuda_says_what_is_missing(self):
+        if "on cuda" in self.good("inspect", JAMBA, "--backend", "auto"):
+            self.skipTest("there is a CUDA device")
+        for command in [("run", JAMBA, "hi"), ("verify", JAMBA), ("logits", JAMBA, "--ids", "1", "--out", self.folder / "o")]:
+            self.bad(1, *command, "--backend", "cuda", says=["backend cuda cannot be used", "CUDA"])
+        short = ("run", JAMBA, "A cat", "-n", "3", "--seed", "1", "--backend")
+        self.assertEqual(self.good(*short, "auto"), self.good(*short, "cpu"))
 
     def test_unknown_model_types_list_the_known_ones(self):
         (self.folder / "config.json").write_text('{"model_type": "perceptron"}')
@@ -281,7 +291,7 @@ class TerminalTest(Case):
         after = seen.rsplit("\x1b[K", 1)[1].replace("\r", "")
         self.assertEqual(after.count("\n"), 1, seen)
         self.assertRegex(after, r"prompt 6 tokens, [\d.]+ tok/s; generated \d+, [\d.]+ tok/s; first token after [\d.]+ s; "
-                                r"cache [\d.]+ \w+ of [\d.]+ \w+\n$")
+                                r"cache [\d.]+ \w+ of [\d.]+ \w+; on (cpu|cuda \(.+\))\n$")
 
     def test_interactive_shows_how(self):
         code, out, seen = self.stderr_on_a_terminal("run", JAMBA, "-i", "--temperature", "0",

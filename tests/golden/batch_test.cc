@@ -23,15 +23,18 @@ struct Load {
   int64_t max_batched_tokens = 512;
   size_t memory = size_t(8) << 20;
   std::string dtype = "f32";
+  bool graphs = true;
 };
 
 std::unique_ptr<EngineCore> load(const std::filesystem::path& folder, const Load& how) {
   EngineOptions options;
+  options.backend = test_backend();
   options.dtype = how.dtype;
   options.threads = how.threads;
   options.memory = how.memory;
   options.reproducible = how.reproducible;
   options.max_batched_tokens = how.max_batched_tokens;
+  options.graphs = how.graphs;
   return EngineCore::load(folder, options, how.chunk);
 }
 
@@ -110,7 +113,7 @@ class BatchTest : public testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(BatchTest, AloneOrTogetherOnAnyNumberOfThreads) {
   for (const char* dtype : {"f32", "bf16"}) {
-    const auto alone = load(GetParam(), {.dtype = dtype});
+    const auto alone = load(GetParam(), {.dtype = dtype, .graphs = false});
     const auto requests = random_requests(17, 8, alone->info().vocab_size);
     const Trace expected = run_alone(*alone, requests);
     for (int threads = 1; threads <= 4; ++threads)

@@ -11,6 +11,7 @@ namespace {
 
 std::unique_ptr<EngineCore> load(size_t memory, int64_t max_batched_tokens) {
   EngineOptions options;
+  options.backend = test_backend();
   options.dtype = "bf16";
   options.threads = 2;
   options.memory = memory;

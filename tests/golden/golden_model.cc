@@ -21,6 +21,15 @@ std::vector<To> values(const SafetensorsFile& file, const std::string& name) {
 
 }  // namespace
 
+std::string test_backend() {
+  const char* backend = std::getenv("MEDLEY_BACKEND");
+  return backend != nullptr ? backend : "cpu";
+}
+
+std::string plain_kernels() {
+  return test_backend() == "cuda" ? "cuda" : "ref";
+}
+
 std::vector<std::filesystem::path> golden_folders() {
   std::vector<std::filesystem::path> folders;
   const std::filesystem::path source(MEDLEY_SOURCE_DIR);

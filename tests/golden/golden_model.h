@@ -18,6 +18,10 @@ struct GoldenCase {
   std::vector<float> greedy_gap;  // between the two best logits of each greedy step
 };
 
+// $MEDLEY_BACKEND, or "cpu": where the tests' models run.
+std::string test_backend();
+std::string plain_kernels();  // the level of that backend's plainest kernels
+
 // Folders with an expected.safetensors: of tests/golden and models/, or of $MEDLEY_GOLDEN (a folder of such folders,
 // all of families that medley knows).
 std::vector<std::filesystem::path> golden_folders();

@@ -15,16 +15,19 @@ namespace {
 // the demo models' experts add routing weights. Ten times that is the aim of 1e-4 with room; the bar is 1e-3.
 constexpr double aim = 1e-4;
 // These random models magnify rounding more: a norm of a sum that nearly cancels amplifies what entered it. How much
-// shows in medley's own two sets of kernels, which add in different orders: their distance is the difference of two
-// independent rounding errors, as is medley's distance from transformers. Both are one draw of the same size; four
-// times allows for a pair that lies close by chance (2.3 was seen). That is the bound, up to the bar.
+// shows in medley's own two sets of kernels, which add in different orders (on a device: its kernels and the CPU's
+// plain ones): their distance is the difference of two independent rounding errors, as is medley's distance from
+// transformers. Both are one draw of the same size; four times allows for a pair that lies close by chance (2.3 was
+// seen). That is the bound, up to the bar.
 const std::set<std::string> magnifying{"qwen3_5", "qwen3_next"};
 constexpr double bar = 1e-3;
 
 class GoldenTest : public testing::TestWithParam<std::filesystem::path> {
  protected:
-  std::unique_ptr<EngineCore> load(int64_t chunk, bool reproducible, const char* kernels) {
+  std::unique_ptr<EngineCore> load(int64_t chunk, bool reproducible, const std::string& kernels,
+                                   const std::string& backend = test_backend()) {
     EngineOptions options;
+    options.backend = backend;
     options.dtype = "f32";
     options.threads = 2;
     options.memory = size_t(8) << 20;
@@ -40,7 +43,7 @@ class GoldenTest : public testing::TestWithParam<std::filesystem::path> {
       for (const GoldenCase& golden : cases) allowed.push_back(aim * compare(golden.logits, golden.logits).deviation);
       return allowed;
     }
-    const auto plain = load(0, false, "ref"), fast = load(0, false, "");
+    const auto plain = load(0, false, "ref", "cpu"), fast = load(0, false, "");
     for (const GoldenCase& golden : cases) {
       const double apart = compare(run_logits(*plain, golden.prompt), run_logits(*fast, golden.prompt)).max_error;
       const double deviation = compare(golden.logits, golden.logits).deviation;
@@ -54,7 +57,7 @@ TEST_P(GoldenTest, LogitsAreTransformersInAnyChunking) {
   const std::vector<GoldenCase> cases = read_golden(GetParam());
   ASSERT_FALSE(cases.empty());
   const std::vector<double> allowed = tolerances(cases);
-  for (const char* kernels : {"ref", ""})
+  for (const std::string& kernels : {plain_kernels(), std::string()})
     for (const bool reproducible : {false, true})
       for (const int64_t chunk : {0, 1, 7}) {
         const auto engine = load(chunk, reproducible, kernels);

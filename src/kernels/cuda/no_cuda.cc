@@ -6,9 +6,12 @@
 #include "kernels/moe.h"
 #include "kernels/norm.h"
 #include "kernels/pointwise.h"
+#include "kernels/random.h"
 #include "kernels/rope.h"
+#include "kernels/rows.h"
 #include "kernels/sparse_attention.h"
 #include "kernels/state_space.h"
+#include "tensor/device_memory.h"
 
 namespace medley {
 namespace {
@@ -21,6 +24,15 @@ std::string not_built(const Desc&) {
 }  // namespace
 
 namespace cuda {
+
+void fill_random(const TensorView&, uint64_t, float) {
+  fail("{}", cuda_missing());
+}
+
+void rebase_offsets(const TensorView&, const TensorView&, ExecContext&) {
+  fail("{}", cuda_missing());
+}
+
 extern const Implementation<LinearDesc, LinearArgs> linear{"cuda.linear", Level::cuda, not_built, nullptr};
 extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear{"cuda.headwise_linear", Level::cuda,
                                                                                     not_built, nullptr};
