@@ -7,6 +7,10 @@ namespace ref {
 extern const Implementation<GateDesc, GateArgs> gate;
 extern const Implementation<ScaleColumnsDesc, ScaleColumnsArgs> scale_columns;
 }  // namespace ref
+namespace cuda {
+extern const Implementation<GateDesc, GateArgs> gate;
+extern const Implementation<ScaleColumnsDesc, ScaleColumnsArgs> scale_columns;
+}  // namespace cuda
 
 namespace {
 
@@ -40,13 +44,14 @@ std::string ScaleColumnsDesc::describe() const {
 }
 
 const GateOp& gate_op() {
-  static constexpr const Implementation<GateDesc, GateArgs>* table[] = {&ref::gate};
+  static constexpr const Implementation<GateDesc, GateArgs>* table[] = {&ref::gate, &cuda::gate};
   static const GateOp op{"gate", check_gate, table};
   return op;
 }
 
 const ScaleColumnsOp& scale_columns_op() {
-  static constexpr const Implementation<ScaleColumnsDesc, ScaleColumnsArgs>* table[] = {&ref::scale_columns};
+  static constexpr const Implementation<ScaleColumnsDesc, ScaleColumnsArgs>* table[] = {&ref::scale_columns,
+                                                                                        &cuda::scale_columns};
   static const ScaleColumnsOp op{"scale_columns", check_scale, table};
   return op;
 }

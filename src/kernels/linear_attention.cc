@@ -7,6 +7,10 @@ namespace ref {
 extern const Implementation<GatedDeltaDesc, GatedDeltaArgs> gated_delta;
 extern const Implementation<LightningDesc, LightningArgs> lightning;
 }  // namespace ref
+namespace cuda {
+extern const Implementation<GatedDeltaDesc, GatedDeltaArgs> gated_delta;
+extern const Implementation<LightningDesc, LightningArgs> lightning;
+}  // namespace cuda
 
 namespace {
 
@@ -43,13 +47,14 @@ std::string LightningDesc::describe() const {
 }
 
 const GatedDeltaOp& gated_delta_op() {
-  static constexpr const Implementation<GatedDeltaDesc, GatedDeltaArgs>* table[] = {&ref::gated_delta};
+  static constexpr const Implementation<GatedDeltaDesc, GatedDeltaArgs>* table[] = {&ref::gated_delta,
+                                                                                    &cuda::gated_delta};
   static const GatedDeltaOp op{"gated_delta_scan", check_delta, table};
   return op;
 }
 
 const LightningOp& lightning_op() {
-  static constexpr const Implementation<LightningDesc, LightningArgs>* table[] = {&ref::lightning};
+  static constexpr const Implementation<LightningDesc, LightningArgs>* table[] = {&ref::lightning, &cuda::lightning};
   static const LightningOp op{"lightning_scan", check_lightning, table};
   return op;
 }

@@ -12,6 +12,7 @@ extern const Implementation<RmsNormDesc, RmsNormArgs> rms_norm;
 }  // namespace simd
 namespace cuda {
 extern const Implementation<RmsNormDesc, RmsNormArgs> rms_norm;
+extern const Implementation<LayerNormDesc, LayerNormArgs> layer_norm;
 }  // namespace cuda
 
 namespace {
@@ -49,7 +50,7 @@ const RmsNormOp& rms_norm_op() {
 }
 
 const LayerNormOp& layer_norm_op() {
-  static constexpr const Implementation<LayerNormDesc, LayerNormArgs>* table[] = {&ref::layer_norm};
+  static constexpr const Implementation<LayerNormDesc, LayerNormArgs>* table[] = {&ref::layer_norm, &cuda::layer_norm};
   static const LayerNormOp op{"layer_norm", check_layer_norm, table};
   return op;
 }

@@ -21,6 +21,7 @@ extern const Implementation<EmbeddingDesc, EmbeddingArgs> embedding;
 extern const Implementation<GatedActivationDesc, GatedActivationArgs> gated_activation;
 extern const Implementation<ConvertRowsDesc, ConvertRowsArgs> convert_rows;
 extern const Implementation<AddDesc, AddArgs> add;
+extern const Implementation<ScaleDesc, ScaleArgs> scale;
 }  // namespace cuda
 
 namespace {
@@ -115,7 +116,7 @@ const AddOp& add_op() {
 }
 
 const ScaleOp& scale_op() {
-  static constexpr const Implementation<ScaleDesc, ScaleArgs>* table[] = {&ref::scale};
+  static constexpr const Implementation<ScaleDesc, ScaleArgs>* table[] = {&ref::scale, &cuda::scale};
   static const ScaleOp op{"scale", check_scale, table};
   return op;
 }

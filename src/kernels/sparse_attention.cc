@@ -7,6 +7,10 @@ namespace ref {
 extern const Implementation<IndexSelectDesc, IndexSelectArgs> index_select;
 extern const Implementation<SparseAttentionDesc, SparseAttentionArgs> sparse_attention;
 }  // namespace ref
+namespace cuda {
+extern const Implementation<IndexSelectDesc, IndexSelectArgs> index_select;
+extern const Implementation<SparseAttentionDesc, SparseAttentionArgs> sparse_attention;
+}  // namespace cuda
 
 namespace {
 
@@ -48,13 +52,15 @@ std::string SparseAttentionDesc::describe() const {
 }
 
 const IndexSelectOp& index_select_op() {
-  static constexpr const Implementation<IndexSelectDesc, IndexSelectArgs>* table[] = {&ref::index_select};
+  static constexpr const Implementation<IndexSelectDesc, IndexSelectArgs>* table[] = {&ref::index_select,
+                                                                                      &cuda::index_select};
   static const IndexSelectOp op{"index_select", check_select, table};
   return op;
 }
 
 const SparseAttentionOp& sparse_attention_op() {
-  static constexpr const Implementation<SparseAttentionDesc, SparseAttentionArgs>* table[] = {&ref::sparse_attention};
+  static constexpr const Implementation<SparseAttentionDesc, SparseAttentionArgs>* table[] = {&ref::sparse_attention,
+                                                                                              &cuda::sparse_attention};
   static const SparseAttentionOp op{"sparse_attention", check_sparse, table};
   return op;
 }

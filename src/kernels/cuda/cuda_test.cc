@@ -2,7 +2,7 @@
 // not depend on the batch is compared bit for bit. (cuda_attention_test.cc has attention and the cache.)
 #include "kernels/cuda/cuda_test.h"
 
-#include "core/kv_cache_spec.h"
+#include "kernels/gate.h"
 #include "kernels/linear.h"
 #include "kernels/moe.h"
 #include "kernels/norm.h"
@@ -66,6 +66,52 @@ TEST_F(CudaTest, ConvertRowsAndAdd) {
   run_host(add_op(), {}, a);
   run_device(add_op(), {}, d);
   EXPECT_LT(error(down(d.y), a.y), f32_error);
+}
+
+TEST_F(CudaTest, GatesAndScales) {
+  for (Gate act : {Gate::identity, Gate::sigmoid, Gate::silu})
+    for (DType dtype : {DType::f32, DType::bf16}) {
+      GateArgs a{.x = random(DType::f32, {5, 310}).slice(1, 3, 301),
+                 .gate = random(DType::f32, {5, 305}).slice(1, 2, 301),
+                 .act = act,
+                 .y = poisoned(dtype, {5, 301})};
+      GateArgs d = a;
+      d.x = up(a.x), d.gate = up(a.gate), d.y = up(a.y);
+      run_host(gate_op(), {act, dtype}, a);
+      run_device(gate_op(), {act, dtype}, d);
+      EXPECT_LT(error(down(d.y), a.y), dtype == DType::f32 ? f32_error : bf16_output_error);
+    }
+  const TensorView x = random(DType::f32, {4, 517}), columns = random(DType::f32, {517});
+  for (float softcap : {0.0f, 3.0f}) {
+    const TensorView mine = down(up(x)), device = up(x);
+    run_host(scale_op(), {softcap > 0}, {mine, 1.7f, softcap});
+    run_device(scale_op(), {softcap > 0}, {device, 1.7f, softcap});
+    EXPECT_LT(error(down(device), mine), f32_error);
+  }
+  const TensorView device = up(x);
+  run_device(scale_columns_op(), {517}, {up(columns, columns.as<float>()), device});
+  run_host(scale_columns_op(), {517}, {columns.as<float>(), x});
+  EXPECT_TRUE(same_bits(down(device), x));
+}
+
+TEST_F(CudaTest, LayerNorm) {
+  for (int64_t dim : {3, 128, 4099}) {
+    const TensorView weight = random(DType::f32, {dim}), bias = random(DType::f32, {dim});
+    LayerNormArgs a{.x = random(DType::f32, {7, dim}),
+                    .weight = weight.as<float>(),
+                    .bias = bias.as<float>(),
+                    .eps = 1e-5f,
+                    .y = poisoned(DType::f32, {7, dim})};
+    LayerNormArgs d = a;
+    d.x = up(a.x), d.weight = up(weight, a.weight), d.bias = up(bias, a.bias), d.y = d.x;  // in place
+    LayerNormArgs alone = d;
+    alone.x = up(a.x.slice(0, 6, 1)), alone.y = up(a.y.slice(0, 6, 1));
+    run_host(layer_norm_op(), {dim}, a);
+    run_device(layer_norm_op(), {dim}, d);
+    run_device(layer_norm_op(), {dim}, alone);
+    EXPECT_LT(error(down(d.y), a.y), f32_error) << dim;
+    EXPECT_TRUE(same_bits(down(d.y.slice(0, 6, 1)), down(alone.y)));
+  }
 }
 
 TEST_F(CudaTest, RmsNorm) {
@@ -318,28 +364,6 @@ TEST_F(CudaTest, AlignAndGroupedLinear) {
 }
 
 // ------------------------------------------------------------------------------------------------------ state space
-
-class CudaStateTest : public CudaTest {
- protected:
-  static constexpr int64_t row_count = 5;
-
-  // Five rows: no state before; in place; nothing written; one token; no token. Fills `states` at random.
-  void rows(int64_t bytes, RaggedRows& host_rows, StateSlots& slots, TensorView& states, RaggedRows& device_rows,
-            StateSlots& device_slots, TensorView& device_states) {
-    const int32_t granules = int32_t((bytes + state_granule - 1) / state_granule);
-    states = random(DType::f32, {7 * granules * state_granule / 4});
-    const TensorView offsets = ints({0, 9, 13, 16, 17, 17}), computed = ints({0, 4, 4, 4, 4});
-    const TensorView read = ints({-1, granules, 2 * granules, 3 * granules, 5 * granules});
-    const TensorView write = ints({0, granules, -1, 4 * granules, 6 * granules});
-    host_rows = {offsets, computed, row_count, 17, 9, 13};
-    slots = {static_cast<std::byte*>(states.data), read.as<int32_t>(), write.as<int32_t>(), 0};
-    device_rows = host_rows, device_slots = slots;
-    device_rows.row_offsets = up(offsets), device_rows.computed = up(computed);
-    device_states = up(states);
-    device_slots.base = static_cast<std::byte*>(device_states.data);
-    device_slots.read = up(read, slots.read), device_slots.write = up(write, slots.write);
-  }
-};
 
 TEST_F(CudaStateTest, CausalConv) {
   for (int64_t width : {2, 4}) {

@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "core/kv_cache_spec.h"
 #include "kernels/op.h"
+#include "kernels/rows.h"
 #include "tensor/device_memory.h"
 
 namespace medley::test {
@@ -115,6 +117,28 @@ class CudaTest : public ::testing::Test {
   ThreadPool pool_{0};
   Workspace host_workspace_, device_workspace_{Device::cuda};
   ExecContext host_context_{pool_, host_workspace_}, device_context_{pool_, device_workspace_};
+};
+
+class CudaStateTest : public CudaTest {
+ protected:
+  static constexpr int64_t row_count = 5;
+
+  // Five rows: no state before; in place; nothing written; one token; no token. Fills `states` at random.
+  void rows(int64_t bytes, RaggedRows& host_rows, StateSlots& slots, TensorView& states, RaggedRows& device_rows,
+            StateSlots& device_slots, TensorView& device_states) {
+    const int32_t granules = int32_t((bytes + state_granule - 1) / state_granule);
+    states = random(DType::f32, {7 * granules * state_granule / 4});
+    const TensorView offsets = ints({0, 9, 13, 16, 17, 17}), computed = ints({0, 4, 4, 4, 4});
+    const TensorView read = ints({-1, granules, 2 * granules, 3 * granules, 5 * granules});
+    const TensorView write = ints({0, granules, -1, 4 * granules, 6 * granules});
+    host_rows = {offsets, computed, row_count, 17, 9, 13};
+    slots = {static_cast<std::byte*>(states.data), read.as<int32_t>(), write.as<int32_t>(), 0};
+    device_rows = host_rows, device_slots = slots;
+    device_rows.row_offsets = up(offsets), device_rows.computed = up(computed);
+    device_states = up(states);
+    device_slots.base = static_cast<std::byte*>(device_states.data);
+    device_slots.read = up(read, slots.read), device_slots.write = up(write, slots.write);
+  }
 };
 
 }  // namespace medley::test

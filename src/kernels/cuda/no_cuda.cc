@@ -1,10 +1,13 @@
 // A build without CUDA: the tables name the CUDA kernels and give this as the reason why none is taken.
 #include "kernels/attention.h"
+#include "kernels/gate.h"
 #include "kernels/linear.h"
+#include "kernels/linear_attention.h"
 #include "kernels/moe.h"
 #include "kernels/norm.h"
 #include "kernels/pointwise.h"
 #include "kernels/rope.h"
+#include "kernels/sparse_attention.h"
 #include "kernels/state_space.h"
 
 namespace medley {
@@ -50,6 +53,20 @@ extern const Implementation<CausalConvDesc, CausalConvArgs> causal_conv{"cuda.ca
 extern const Implementation<SelectiveScanDesc, SelectiveScanArgs> selective_scan{"cuda.selective_scan", Level::cuda,
                                                                                  not_built, nullptr};
 extern const Implementation<SsdScanDesc, SsdScanArgs> ssd_scan{"cuda.ssd_scan", Level::cuda, not_built, nullptr};
+extern const Implementation<ScaleDesc, ScaleArgs> scale{"cuda.scale", Level::cuda, not_built, nullptr};
+extern const Implementation<GateDesc, GateArgs> gate{"cuda.gate", Level::cuda, not_built, nullptr};
+extern const Implementation<ScaleColumnsDesc, ScaleColumnsArgs> scale_columns{"cuda.scale_columns", Level::cuda,
+                                                                              not_built, nullptr};
+extern const Implementation<LayerNormDesc, LayerNormArgs> layer_norm{"cuda.layer_norm", Level::cuda, not_built,
+                                                                     nullptr};
+extern const Implementation<GatedDeltaDesc, GatedDeltaArgs> gated_delta{"cuda.gated_delta_scan", Level::cuda, not_built,
+                                                                        nullptr};
+extern const Implementation<LightningDesc, LightningArgs> lightning{"cuda.lightning_scan", Level::cuda, not_built,
+                                                                    nullptr};
+extern const Implementation<IndexSelectDesc, IndexSelectArgs> index_select{"cuda.index_select", Level::cuda, not_built,
+                                                                           nullptr};
+extern const Implementation<SparseAttentionDesc, SparseAttentionArgs> sparse_attention{"cuda.sparse_attention",
+                                                                                       Level::cuda, not_built, nullptr};
 }  // namespace cuda
 
 namespace sm90 {

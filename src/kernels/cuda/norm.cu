@@ -1,5 +1,5 @@
-// rms_norm: `lanes` threads (a warp for small groups, else a block) own one group of one token. Which of the two, and
-// the order of additions, depend on the group's size alone.
+// layer_norm: a block a token. rms_norm: `lanes` threads (a warp for small groups, else a block) own one group of one
+// token. Which of the two, and the order of additions, depend on the group's size alone.
 #include "kernels/norm.h"
 
 #include "kernels/cuda/common.h"
@@ -98,8 +98,36 @@ void run(const RmsNormArgs& a, ExecContext& context) {
   check_launch("rms_norm");
 }
 
+__device__ float all_sum(float value) {
+  const float sum = block_sum(value);
+  __syncthreads();  // the next sum writes where this one is read
+  return sum;
+}
+
+__global__ void normalize_layer(const float* x, int64_t x_stride, const float* weight, const float* bias, float eps,
+                                int64_t dim, float* y, int64_t y_stride) {
+  x += blockIdx.x * x_stride;
+  y += blockIdx.x * y_stride;
+  float sum = 0;
+  for (int64_t i = threadIdx.x; i < dim; i += threads) sum += x[i];
+  const float mean = all_sum(sum) / float(dim);
+  float squares = 0;
+  for (int64_t i = threadIdx.x; i < dim; i += threads) squares += (x[i] - mean) * (x[i] - mean);
+  const float inverse = 1.0f / sqrtf(all_sum(squares) / float(dim) + eps);
+  for (int64_t i = threadIdx.x; i < dim; i += threads) y[i] = (x[i] - mean) * inverse * weight[i] + bias[i];
+}
+
+void run_layer_norm(const LayerNormArgs& a, ExecContext& context) {
+  if (a.x.elements() == 0) return;
+  normalize_layer<<<unsigned(a.x.size(0)), threads, 0, stream_of(context)>>>(
+      data_of<float>(a.x), a.x.strides[0], a.weight, a.bias, a.eps, a.x.size(1), data_of<float>(a.y), a.y.strides[0]);
+  check_launch("layer_norm");
+}
+
 }  // namespace
 
 extern const Implementation<RmsNormDesc, RmsNormArgs> rms_norm{"cuda.rms_norm", Level::cuda, any, run};
+extern const Implementation<LayerNormDesc, LayerNormArgs> layer_norm{"cuda.layer_norm", Level::cuda, any,
+                                                                     run_layer_norm};
 
 }  // namespace medley::cuda

@@ -2,6 +2,7 @@
 #include "kernels/pointwise.h"
 
 #include "kernels/cuda/common.h"
+#include "kernels/gate.h"
 
 namespace medley::cuda {
 namespace {
@@ -49,7 +50,8 @@ __device__ float activate(float x) {
 }
 
 template <Activation activation, class Y>
-__global__ void gate(const float* x, int64_t x_stride, bool gated, int64_t width, Y* y, int64_t y_stride) {
+__global__ void gated_activation_kernel(const float* x, int64_t x_stride, bool gated, int64_t width, Y* y,
+                                        int64_t y_stride) {
   const int64_t t = blockIdx.x, i = int64_t(blockIdx.y) * threads + threadIdx.x;
   if (i >= width) return;
   x += t * x_stride;
@@ -62,7 +64,7 @@ template <Activation activation>
 void launch_gate(const GatedActivationArgs& a, ExecContext& context) {
   with_float_type(a.y.dtype, [&](auto* type) {
     using Y = std::remove_pointer_t<decltype(type)>;
-    gate<activation, Y><<<grid_of(a.y.size(0), a.y.size(1)), threads, 0, stream_of(context)>>>(
+    gated_activation_kernel<activation, Y><<<grid_of(a.y.size(0), a.y.size(1)), threads, 0, stream_of(context)>>>(
         data_of<float>(a.x), a.x.strides[0], a.gated, a.y.size(1), data_of<Y>(a.y), a.y.strides[0]);
   });
 }
@@ -114,6 +116,54 @@ void run_add(const AddArgs& a, ExecContext& context) {
   check_launch("add");
 }
 
+__global__ void scale_all(float* x, int64_t x_stride, int64_t dim, float scale, float softcap) {
+  const int64_t t = blockIdx.x, i = int64_t(blockIdx.y) * threads + threadIdx.x;
+  if (i >= dim) return;
+  const float value = scale * x[t * x_stride + i];
+  x[t * x_stride + i] = softcap > 0 ? softcap * tanhf(value / softcap) : value;
+}
+
+void run_scale(const ScaleArgs& a, ExecContext& context) {
+  if (a.x.elements() == 0) return;
+  scale_all<<<grid_of(a.x.size(0), a.x.size(1)), threads, 0, stream_of(context)>>>(data_of<float>(a.x), a.x.strides[0],
+                                                                                   a.x.size(1), a.scale, a.softcap);
+  check_launch("scale");
+}
+
+template <class Y>
+__global__ void multiply_gate(const float* x, int64_t x_stride, const float* gate, int64_t gate_stride, Gate act,
+                              int64_t dim, Y* y, int64_t y_stride) {
+  const int64_t t = blockIdx.x, i = int64_t(blockIdx.y) * threads + threadIdx.x;
+  if (i >= dim) return;
+  float factor = gate[t * gate_stride + i];
+  if (act == Gate::sigmoid) factor = sigmoid(factor);
+  if (act == Gate::silu) factor = silu(factor);
+  store(y + t * y_stride + i, x[t * x_stride + i] * factor);
+}
+
+void run_gate(const GateArgs& a, ExecContext& context) {
+  if (a.y.elements() == 0) return;
+  with_float_type(a.y.dtype, [&](auto* type) {
+    using Y = std::remove_pointer_t<decltype(type)>;
+    multiply_gate<Y><<<grid_of(a.y.size(0), a.y.size(1)), threads, 0, stream_of(context)>>>(
+        data_of<float>(a.x), a.x.strides[0], data_of<float>(a.gate), a.gate.strides[0], a.act, a.y.size(1),
+        data_of<Y>(a.y), a.y.strides[0]);
+  });
+  check_launch("gate");
+}
+
+__global__ void scale_each(const float* scale, int64_t dim, float* y, int64_t y_stride) {
+  const int64_t t = blockIdx.x, i = int64_t(blockIdx.y) * threads + threadIdx.x;
+  if (i < dim) y[t * y_stride + i] *= scale[i];
+}
+
+void run_scale_columns(const ScaleColumnsArgs& a, ExecContext& context) {
+  if (a.y.elements() == 0) return;
+  scale_each<<<grid_of(a.y.size(0), a.y.size(1)), threads, 0, stream_of(context)>>>(
+      a.scale, a.y.size(1), data_of<float>(a.y), a.y.strides[0]);
+  check_launch("scale_columns");
+}
+
 }  // namespace
 
 extern const Implementation<EmbeddingDesc, EmbeddingArgs> embedding{"cuda.embedding", Level::cuda, no_blocks,
@@ -123,5 +173,9 @@ extern const Implementation<GatedActivationDesc, GatedActivationArgs> gated_acti
 extern const Implementation<ConvertRowsDesc, ConvertRowsArgs> convert_rows{"cuda.convert_rows", Level::cuda, any,
                                                                            run_convert};
 extern const Implementation<AddDesc, AddArgs> add{"cuda.add", Level::cuda, any, run_add};
+extern const Implementation<ScaleDesc, ScaleArgs> scale{"cuda.scale", Level::cuda, any, run_scale};
+extern const Implementation<GateDesc, GateArgs> gate{"cuda.gate", Level::cuda, any, run_gate};
+extern const Implementation<ScaleColumnsDesc, ScaleColumnsArgs> scale_columns{"cuda.scale_columns", Level::cuda, any,
+                                                                              run_scale_columns};
 
 }  // namespace medley::cuda

@@ -2,28 +2,13 @@
 // written once, which is what a decode step costs. (Chunked prefill by matrix products is another kernel's business.)
 #include "kernels/state_space.h"
 
-#include "core/kv_cache_spec.h"
-#include "kernels/cuda/common.h"
+#include "kernels/cuda/state_slots.h"
 
 namespace medley::cuda {
 namespace {
 
 constexpr int threads = 256;
 constexpr unsigned all = 0xffffffffu;
-
-struct States {
-  std::byte* base;
-  const int32_t *read, *write, *row_offsets;
-  int64_t offset;
-
-  __device__ float* at(int32_t index) const {
-    return index < 0 ? nullptr : reinterpret_cast<float*>(base + int64_t(index) * state_granule + offset);
-  }
-};
-
-States states_of(const RaggedRows& rows, const StateSlots& state) {
-  return {state.base, state.read, state.write, data_of<int32_t>(rows.row_offsets), state.offset_bytes};
-}
 
 struct Conv {
   const float *x, *weight, *bias;

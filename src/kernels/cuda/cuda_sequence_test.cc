@@ -1,0 +1,191 @@
+// Linear attention, the indexer's choice and sparse attention on the device against the plain CPU kernels; every row of
+// a batch must have the bits it has alone.
+#include "kernels/linear_attention.h"
+
+#include "kernels/cuda/cuda_test.h"
+#include "kernels/sparse_attention.h"
+
+namespace medley::test {
+namespace {
+
+// Row 1 of rows(): tokens 9 to 12, in place.
+constexpr int64_t lone_first = 9, lone_tokens = 4;
+
+class CudaSequenceTest : public CudaStateTest {
+ protected:
+  // The lone row as a step of its own; `states` anew.
+  void alone(const RaggedRows& rows, const StateSlots& slots, const TensorView& states, RaggedRows& lone_rows,
+             StateSlots& lone_slots) {
+    lone_rows = rows, lone_slots = slots;
+    lone_rows.row_offsets = up(ints({0, int32_t(lone_tokens)})), lone_rows.computed = rows.computed.slice(0, 1, 1);
+    lone_rows.num_rows = 1, lone_rows.num_tokens = lone_rows.max_new_tokens = lone_tokens;
+    lone_slots.base = static_cast<std::byte*>(up(states).data), ++lone_slots.read, ++lone_slots.write;
+  }
+};
+
+TEST_F(CudaSequenceTest, GatedDelta) {
+  struct Case {
+    int64_t heads, key_heads, k_dim, v_dim;
+    bool per_channel;
+  };
+  for (const Case c : {Case{4, 2, 128, 128, false}, Case{2, 2, 128, 128, true}, Case{6, 3, 16, 20, false},
+                       Case{1, 1, 60, 100, true}, Case{2, 1, 200, 33, false}, Case{2, 2, 200, 64, true}}) {
+    const int64_t decays = c.per_channel ? c.k_dim : 1;
+    const TensorView rate = random(DType::f32, {c.heads}), bias = random(DType::f32, {c.heads, decays});
+    for (int64_t i = 0; i < c.heads; ++i) put(rate, i, -std::exp(at(rate, i)));
+    GatedDeltaArgs a{.q = random(DType::f32, {17, c.key_heads, c.k_dim}),
+                     .k = random(DType::f32, {17, c.key_heads, c.k_dim}),
+                     .v = random(DType::f32, {17, c.heads, c.v_dim}),
+                     .dt = random(DType::f32, {17, c.heads, decays}),
+                     .beta = random(DType::f32, {17, c.heads}),
+                     .a = rate.as<float>(),
+                     .dt_bias = bias.as<float>(),
+                     .scale = 0.09f,
+                     .y = poisoned(DType::f32, {17, c.heads, c.v_dim})};
+    GatedDeltaArgs d = a;
+    TensorView states, device_states;
+    rows(c.heads * c.k_dim * c.v_dim * 4, a.rows, a.state, states, d.rows, d.state, device_states);
+    d.q = up(a.q), d.k = up(a.k), d.v = up(a.v), d.dt = up(a.dt), d.beta = up(a.beta), d.y = up(a.y);
+    d.a = up(rate, a.a), d.dt_bias = up(bias, a.dt_bias);
+    GatedDeltaArgs one = d;
+    alone(d.rows, d.state, states, one.rows, one.state);
+    for (TensorView* view : {&one.q, &one.k, &one.v, &one.dt, &one.beta})
+      *view = view->slice(0, lone_first, lone_tokens);
+    one.y = up(a.y.slice(0, lone_first, lone_tokens));
+    const GatedDeltaDesc desc{c.heads, c.key_heads, c.k_dim, c.v_dim, c.per_channel};
+    run_host(gated_delta_op(), desc, a);
+    run_device(gated_delta_op(), desc, d);
+    run_device(gated_delta_op(), desc, one);
+    EXPECT_LT(error(down(d.y), a.y), f32_error) << desc.describe();
+    EXPECT_LT(error(down(device_states), states), f32_error) << desc.describe();
+    EXPECT_TRUE(same_bits(down(d.y.slice(0, lone_first, lone_tokens)), down(one.y))) << desc.describe();
+  }
+}
+
+TEST_F(CudaSequenceTest, Lightning) {
+  struct Case {
+    int64_t heads, k_dim, v_dim, block;
+  };
+  // Blocks that end inside a row's new tokens, at their start, and beyond them.
+  for (const Case c : {Case{3, 64, 64, 0}, Case{2, 128, 100, 0}, Case{2, 40, 24, 4}, Case{2, 128, 128, 3},
+                       Case{1, 200, 20, 16}, Case{2, 64, 130, 5}}) {
+    const TensorView decay = random(DType::f32, {c.heads}, 0.3f);
+    const int64_t n = std::max<int64_t>(c.block, 1);
+    const TensorView query = random(DType::f32, {c.heads, n}), key = random(DType::f32, {c.heads, n}),
+                     diagonal = random(DType::f32, {c.heads, n, n}), block_decay = random(DType::f32, {c.heads});
+    LightningArgs a{.q = random(DType::f32, {17, c.heads, c.k_dim}),
+                    .k = random(DType::f32, {17, c.heads, c.k_dim}, 0.2f),
+                    .v = random(DType::f32, {17, c.heads, c.v_dim}),
+                    .decay = decay.as<float>(),
+                    .y = poisoned(DType::f32, {17, c.heads, c.v_dim})};
+    if (c.block > 0)
+      a.tables = {c.block, query.as<float>(), key.as<float>(), diagonal.as<float>(), block_decay.as<float>()};
+    LightningArgs d = a;
+    TensorView states, device_states;
+    rows(lightning_state_bytes(c.heads, c.k_dim, c.v_dim, c.block), a.rows, a.state, states, d.rows, d.state,
+         device_states);
+    d.q = up(a.q), d.k = up(a.k), d.v = up(a.v), d.y = up(a.y), d.decay = up(decay, a.decay);
+    if (c.block > 0) {
+      d.tables.query = up(query, a.tables.query), d.tables.key = up(key, a.tables.key);
+      d.tables.diagonal = up(diagonal, a.tables.diagonal);
+      d.tables.block_decay = up(block_decay, a.tables.block_decay);
+    }
+    LightningArgs one = d;
+    alone(d.rows, d.state, states, one.rows, one.state);
+    for (TensorView* view : {&one.q, &one.k, &one.v}) *view = view->slice(0, lone_first, lone_tokens);
+    one.y = up(a.y.slice(0, lone_first, lone_tokens));
+    const LightningDesc desc{c.heads, c.k_dim, c.v_dim, c.block};
+    run_host(lightning_op(), desc, a);
+    run_device(lightning_op(), desc, d);
+    run_device(lightning_op(), desc, one);
+    EXPECT_LT(error(down(d.y), a.y), f32_error) << desc.describe();
+    EXPECT_LT(error(down(device_states), states), f32_error) << desc.describe();
+    EXPECT_TRUE(same_bits(down(d.y.slice(0, lone_first, lone_tokens)), down(one.y))) << desc.describe();
+  }
+}
+
+class CudaSparseTest : public CudaTest {
+ protected:
+  // Rows of 1 to 700 tokens over shuffled pages of 16 whose elements are small integers, so that scores are exact.
+  RaggedRows rows(int64_t dim, DType dtype, PagedCache& cache, RaggedRows& device_rows, PagedCache& device_cache) {
+    const std::vector<int32_t> computed{0, 690, 250, 0}, fresh{1, 2, 9, 40};
+    std::vector<int32_t> offsets{0}, order(200);
+    for (int32_t n : fresh) offsets.push_back(offsets.back() + n);
+    for (size_t i = 0; i < order.size(); ++i) order[i] = int32_t(i) * 16;
+    std::shuffle(order.begin(), order.end(), engine_);
+    const TensorView table = make(DType::i32, {4, 44}), memory = poisoned(dtype, {200 * 16, dim + 3});
+    std::copy_n(order.begin(), 4 * 44, table.as<int32_t>());
+    for (int64_t r = 0; r < 4; ++r)
+      for (int64_t t = 0; t < computed[size_t(r)] + fresh[size_t(r)]; ++t)
+        for (int64_t i = 0; i < dim; ++i)
+          put(memory, (table.row<int32_t>(r)[t / 16] + t % 16) * (dim + 3) + i, float(pick(-2, 2)));
+    const RaggedRows host{ints(offsets), ints(computed), 4, offsets.back(), 40, 692};
+    cache = {static_cast<std::byte*>(memory.data), dtype, (dim + 3) * int64_t(size_of(dtype)), 16, table, {}};
+    device_rows = host, device_cache = cache;
+    device_rows.row_offsets = up(host.row_offsets), device_rows.computed = up(host.computed);
+    device_cache.base = static_cast<std::byte*>(up(memory).data), device_cache.block_table = up(table);
+    return host;
+  }
+};
+
+TEST_F(CudaSparseTest, IndexSelectChoosesTheSameKeys) {
+  for (DType dtype : {DType::f32, DType::bf16})
+    for (const auto& [heads, dim] : std::vector<std::pair<int64_t, int64_t>>{{1, 5}, {64, 128}, {40, 36}})
+      for (int64_t top_k : {1, 30, 256, 2048}) {
+        IndexSelectArgs a{.top_k = top_k}, d;
+        d = a;
+        a.rows = rows(dim, dtype, a.cache, d.rows, d.cache);
+        const int64_t tokens = a.rows.num_tokens;
+        a.q = make(DType::f32, {tokens, heads, dim}), a.weights = make(DType::f32, {tokens, heads});
+        for (int64_t i = 0; i < a.q.elements(); ++i) put(a.q, i, float(pick(-1, 1)));
+        for (int64_t i = 0; i < a.weights.elements(); ++i) put(a.weights, i, float(pick(-2, 2)));
+        a.selected = poisoned(DType::i32, {tokens, std::min<int64_t>(top_k, 692) + 5});
+        std::memset(a.selected.data, 0x77, a.selected.bytes());
+        d.q = up(a.q), d.weights = up(a.weights), d.selected = up(a.selected);
+        run_host(index_select_op(), {heads, dim, dtype}, a);
+        run_device(index_select_op(), {heads, dim, dtype}, d);
+        EXPECT_TRUE(same_bits(down(d.selected), a.selected)) << heads << " heads of " << dim << ", top " << top_k;
+      }
+}
+
+TEST_F(CudaSparseTest, SparseAttention) {
+  struct Case {
+    int64_t heads, kv_heads, k_dim, v_dim;
+    DType cache, y;
+  };
+  for (const Case c : {Case{16, 1, 576, 512, DType::bf16, DType::f32}, Case{6, 2, 40, 24, DType::f32, DType::bf16},
+                       Case{4, 4, 64, 64, DType::bf16, DType::f32}}) {
+    const bool mla = c.kv_heads == 1;
+    SparseAttentionArgs a{
+        .kv_heads = c.kv_heads, .v_dim = c.v_dim, .v_offset = mla ? 0 : c.kv_heads * c.k_dim, .scale = 0.1f},
+        d;
+    d = a;
+    a.rows = rows(mla ? c.k_dim : c.kv_heads * (c.k_dim + c.v_dim), c.cache, a.cache, d.rows, d.cache);
+    a.q = random(DType::f32, {a.rows.num_tokens, c.heads, c.k_dim});
+    a.y = poisoned(c.y, {a.rows.num_tokens, c.heads, c.v_dim});
+    a.selected = poisoned(DType::i32, {a.rows.num_tokens, 300});
+    for (int64_t r = 0, t = 0; r < 4; ++r)
+      for (; t < a.rows.row_offsets.as<int32_t>()[r + 1]; ++t) {
+        const int32_t position = a.rows.computed.as<int32_t>()[r] + int32_t(t) - a.rows.row_offsets.as<int32_t>()[r];
+        int32_t* to = a.selected.row<int32_t>(t);
+        for (int32_t p = 0; p <= position && to < a.selected.row<int32_t>(t) + 299; ++p)
+          if (p == 0 || pick(0, 2) > 0) *to++ = p;
+      }
+    d.q = up(a.q), d.y = up(a.y), d.selected = up(a.selected);
+    const SparseAttentionDesc desc{c.heads, c.kv_heads, c.k_dim, c.v_dim, 0, a.v_offset, c.cache, c.y};
+    run_host(sparse_attention_op(), desc, a);
+    run_device(sparse_attention_op(), desc, d);
+    const TensorView y = down(d.y);
+    EXPECT_LT(error(y, a.y), c.y == DType::f32 ? f32_error : bf16_output_error) << desc.describe();
+    SparseAttentionArgs one = d;  // the last token by itself
+    const int64_t last = a.rows.num_tokens - 1;
+    one.q = d.q.slice(0, last, 1), one.selected = d.selected.slice(0, last, 1), one.y = up(a.y.slice(0, last, 1));
+    one.cache.block_table = d.cache.block_table.slice(0, 3, 1);
+    one.rows = {up(ints({0, 1})), up(ints({39})), 1, 1, 1, 40};
+    run_device(sparse_attention_op(), desc, one);
+    EXPECT_TRUE(same_bits(down(one.y), y.slice(0, last, 1))) << desc.describe();
+  }
+}
+
+}  // namespace
+}  // namespace medley::test
