@@ -23,6 +23,11 @@ extern const Implementation<LinearDesc, LinearArgs> linear;
 extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear;
 extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear;
 }  // namespace cuda
+namespace sm90 {
+extern const Implementation<LinearDesc, LinearArgs> linear;
+extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear;
+extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear;
+}  // namespace sm90
 
 namespace {
 
@@ -57,22 +62,24 @@ std::string GroupedLinearDesc::describe() const {
 }
 
 const LinearOp& linear_op() {
-  static constexpr const Implementation<LinearDesc, LinearArgs>* table[] = {&ref::linear, &simd::linear,
-                                                                            &avx512::linear, &cuda::linear};
+  static constexpr const Implementation<LinearDesc, LinearArgs>* table[] = {
+      &ref::linear, &simd::linear, &avx512::linear, &cuda::linear, &sm90::linear};
   static const LinearOp op{"linear", check, table};
   return op;
 }
 
 const HeadwiseLinearOp& headwise_linear_op() {
   static constexpr const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs>* table[] = {
-      &ref::headwise_linear, &simd::headwise_linear, &avx512::headwise_linear, &cuda::headwise_linear};
+      &ref::headwise_linear, &simd::headwise_linear, &avx512::headwise_linear, &cuda::headwise_linear,
+      &sm90::headwise_linear};
   static const HeadwiseLinearOp op{"headwise_linear", check_headwise, table};
   return op;
 }
 
 const GroupedLinearOp& grouped_linear_op() {
   static constexpr const Implementation<GroupedLinearDesc, GroupedLinearArgs>* table[] = {
-      &ref::grouped_linear, &simd::grouped_linear, &avx512::grouped_linear, &cuda::grouped_linear};
+      &ref::grouped_linear, &simd::grouped_linear, &avx512::grouped_linear, &cuda::grouped_linear,
+      &sm90::grouped_linear};
   static const GroupedLinearOp op{"grouped_linear", check_grouped, table};
   return op;
 }

@@ -72,6 +72,11 @@ extern const Implementation<SparseAttentionDesc, SparseAttentionArgs> sparse_att
 namespace sm90 {
 extern const Implementation<PagedAttentionDesc, PagedAttentionArgs> mla_decode{"sm90.mla_decode", Level::sm90,
                                                                                not_built, nullptr};
+extern const Implementation<LinearDesc, LinearArgs> linear{"sm90.linear", Level::sm90, not_built, nullptr};
+extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear{"sm90.headwise_linear", Level::sm90,
+                                                                                    not_built, nullptr};
+extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear{"sm90.grouped_linear", Level::sm90,
+                                                                                 not_built, nullptr};
 }  // namespace sm90
 
 }  // namespace medley

@@ -22,8 +22,13 @@ PFN_cuTensorMapEncodeTiled_v12000 encoder() {
 }  // namespace
 
 CUtensorMap rows_map(const void* base, int64_t columns, int64_t row_bytes, int box_columns, int box_rows) {
+  return matrix_map(base, INT32_MAX, columns, row_bytes, box_columns, box_rows);
+}
+
+CUtensorMap matrix_map(const void* base, int64_t rows, int64_t columns, int64_t row_bytes, int box_columns,
+                       int box_rows) {
   static const PFN_cuTensorMapEncodeTiled_v12000 encode = encoder();
-  const cuuint64_t sizes[] = {cuuint64_t(columns), cuuint64_t(INT32_MAX)};
+  const cuuint64_t sizes[] = {cuuint64_t(columns), cuuint64_t(rows)};
   const cuuint64_t strides[] = {cuuint64_t(row_bytes)};
   const cuuint32_t box[] = {cuuint32_t(box_columns), cuuint32_t(box_rows)};
   const cuuint32_t steps[] = {1, 1};

@@ -12,4 +12,8 @@ namespace medley::sm90 {
 // multiple of 16.
 CUtensorMap rows_map(const void* base, int64_t columns, int64_t row_bytes, int box_columns, int box_rows);
 
+// The same of a matrix with so many rows: those past the end read as zeros.
+CUtensorMap matrix_map(const void* base, int64_t rows, int64_t columns, int64_t row_bytes, int box_columns,
+                       int box_rows);
+
 }  // namespace medley::sm90

@@ -1,0 +1,99 @@
+// Recurrent states: Mamba2 and the gated delta net.
+#include "core/kv_cache_spec.h"
+#include "cuda_bench.h"
+#include "kernels/linear_attention.h"
+#include "kernels/state_space.h"
+
+namespace medley::bench {
+namespace {
+
+void ssd_update(Bench& bench, int64_t rows, int64_t heads) {
+  constexpr int64_t dim = 64, states = 128, groups = 1;
+  const auto count = static_cast<size_t>(rows);
+  std::vector<int32_t> offsets(count + 1), slots(count);
+  const int64_t unit = heads * dim * states * 4 / state_granule;
+  for (size_t r = 0; r <= count; ++r) offsets[r] = int32_t(r);
+  for (size_t r = 0; r < count; ++r) slots[r] = int32_t(int64_t(r) * unit);
+  const TensorView state = bench.random(DType::f32, {rows, heads, dim, states});
+  const TensorView slot = bench.values(DType::i32, slots, {rows});
+  const TensorView small = bench.random(DType::f32, {heads});
+  const SsdScanArgs a{
+      .x = bench.random(DType::f32, {rows, heads, dim}),
+      .dt = bench.random(DType::f32, {rows, heads}),
+      .b = bench.random(DType::f32, {rows, groups, states}),
+      .c = bench.random(DType::f32, {rows, groups, states}),
+      .a = small.as<float>(),
+      .d = small.as<float>(),
+      .dt_bias = small.as<float>(),
+      .dt_min = 0.001f,
+      .dt_max = 0.1f,
+      .rows = {.row_offsets = bench.values(DType::i32, offsets, {rows + 1}),
+               .num_rows = rows,
+               .num_tokens = rows,
+               .max_new_tokens = 1},
+      .state = {.base = static_cast<std::byte*>(state.data), .read = slot.as<int32_t>(), .write = slot.as<int32_t>()},
+      .y = bench.alloc(DType::f32, {rows, heads, dim})};
+  const SsdScanDesc desc{heads, dim, states, groups};
+  const auto kernel = KernelSelector(Device::cuda).resolve(ssd_scan_op(), desc);
+  const double us = bench.median_us([&] { kernel(a, bench.context); });
+  bench.report(fmt::format("{} {} x {} heads of 64 x 128", kernel.name, rows, heads), us,
+               2.0 * double(state.bytes()) + 2.0 * double(a.x.bytes()), 0, 0);
+  bench.buffers.clear();
+}
+
+void delta(Bench& bench, int64_t rows, int64_t fresh, int64_t key_heads, int64_t heads, bool per_channel) {
+  constexpr int64_t dim = 128;
+  const auto count = static_cast<size_t>(rows);
+  const int64_t unit = heads * dim * dim * 4 / state_granule, tokens = rows * fresh, decays = per_channel ? dim : 1;
+  std::vector<int32_t> offsets(count + 1), slots(count), computed(count, 1000);
+  for (size_t r = 0; r <= count; ++r) offsets[r] = int32_t(int64_t(r) * fresh);
+  for (size_t r = 0; r < count; ++r) slots[r] = int32_t(int64_t(r) * unit);
+  const TensorView state = bench.random(DType::f32, {rows, heads, dim, dim}, 0.1f);
+  const TensorView slot = bench.values(DType::i32, slots, {rows});
+  const TensorView rate = bench.values(DType::f32, std::vector<float>(size_t(heads), -0.5f), {heads});
+  const GatedDeltaArgs a{
+      .q = bench.random(DType::f32, {tokens, key_heads, dim}),
+      .k = bench.random(DType::f32, {tokens, key_heads, dim}),
+      .v = bench.random(DType::f32, {tokens, heads, dim}),
+      .dt = bench.random(DType::f32, {tokens, heads, decays}),
+      .beta = bench.random(DType::f32, {tokens, heads}),
+      .a = rate.as<float>(),
+      .dt_bias = bench.random(DType::f32, {heads, decays}).as<float>(),
+      .scale = 0.0884f,
+      .rows = {.row_offsets = bench.values(DType::i32, offsets, {rows + 1}),
+               .computed = bench.values(DType::i32, computed, {rows}),
+               .num_rows = rows,
+               .num_tokens = tokens,
+               .max_new_tokens = fresh,
+               .max_context = 1000 + fresh},
+      .state = {.base = static_cast<std::byte*>(state.data), .read = slot.as<int32_t>(), .write = slot.as<int32_t>()},
+      .y = bench.alloc(DType::f32, {tokens, heads, dim})};
+  const GatedDeltaDesc desc{heads, key_heads, dim, dim, per_channel};
+  const auto plain = KernelSelector(Device::cuda, Level::cuda).resolve(gated_delta_op(), desc);
+  const auto fast = KernelSelector(Device::cuda).resolve(gated_delta_op(), desc);
+  GatedDeltaArgs reference = a;
+  reference.y = bench.alloc(DType::f32, {tokens, heads, dim});
+  const TensorView before = bench.alloc(DType::f32, {state.elements()});
+  copy_bytes(before.data, state.data, state.bytes());
+  plain(reference, bench.context);
+  copy_bytes(state.data, before.data, state.bytes());
+  fast(a, bench.context);
+  const double error = relative_error(a.y, reference.y);
+  const double us = bench.median_us([&] { fast(a, bench.context); });
+  bench.report(fmt::format("{} {} x {} tokens, {}/{} heads{}", fast.name, rows, fresh, key_heads, heads,
+                           per_channel ? ", KDA" : ""),
+               us, 2.0 * double(state.bytes()) + double(a.q.bytes() * 2 + a.v.bytes() * 2 + a.dt.bytes()), 0, error);
+  bench.buffers.clear();
+}
+
+}  // namespace
+
+void states(Bench& bench) {
+  for (int64_t rows : {102, 410, 2450}) ssd_update(bench, rows, 80);
+  delta(bench, 128, 1, 16, 32, false);
+  delta(bench, 128, 1, 32, 32, true);
+  delta(bench, 1, 8192, 16, 32, false);
+  delta(bench, 1, 8192, 32, 32, true);
+}
+
+}  // namespace medley::bench
