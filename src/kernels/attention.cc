@@ -21,6 +21,7 @@ extern const Implementation<PieceAttentionDesc, PieceAttentionArgs> piece_attent
 }  // namespace cuda
 namespace sm90 {
 extern const Implementation<PagedAttentionDesc, PagedAttentionArgs> mla_decode;
+extern const Implementation<PagedAttentionDesc, PagedAttentionArgs> gqa_attention;
 }  // namespace sm90
 
 namespace {
@@ -97,7 +98,7 @@ const CacheGatherOp& cache_gather_op() {
 
 const PagedAttentionOp& paged_attention_op() {
   static constexpr const Implementation<PagedAttentionDesc, PagedAttentionArgs>* table[] = {
-      &ref::paged_attention, &simd::paged_attention, &cuda::paged_attention, &sm90::mla_decode};
+      &ref::paged_attention, &simd::paged_attention, &cuda::paged_attention, &sm90::mla_decode, &sm90::gqa_attention};
   static const PagedAttentionOp op{"paged_attention", check_paged, table};
   return op;
 }

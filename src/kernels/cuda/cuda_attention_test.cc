@@ -63,6 +63,8 @@ class CudaAttentionTest : public CudaTest {
     d.cache.base = static_cast<std::byte*>(up(p.cache).data);
     d.cache.block_table = up(p.block_table), d.cache.slot_mapping = up(p.slot_mapping);
     d.rows.row_offsets = up(p.row_offsets), d.rows.computed = up(p.computed);
+    if (a.sinks != nullptr)
+      d.sinks = reinterpret_cast<const float*>(up_bytes(a.sinks, size_t(a.q.size(1)) * sizeof(float)));
     return d;
   }
   // Row r of `d` as a step of its own.
@@ -147,15 +149,44 @@ TEST_F(CudaAttentionTest, PagedAttention) {
                                .y = poisoned(c.y, {p.rows.num_tokens, c.heads, c.v_dim})};
     const PagedAttentionDesc desc{c.heads, c.kv_heads, c.k_dim,      c.v_dim, 0,        a.v_offset,
                                   c.cache, c.y,        c.window > 0, c.sinks, c.softcap};
-    if (!c.sinks) {
-      check(desc, a, p, Level::cuda, "cuda.paged_attention", c.y == DType::f32 ? f32_error : bf16_output_error);
-    } else {
-      PagedAttentionArgs d = up_args(a, p);
-      d.sinks = up(sinks, a.sinks);
-      run_host(paged_attention_op(), desc, a);
-      run_device(paged_attention_op(), desc, d);
-      EXPECT_LT(error(down(d.y), a.y), f32_error);
-    }
+    check(desc, a, p, Level::cuda, "cuda.paged_attention", c.y == DType::f32 ? f32_error : bf16_output_error);
+  }
+}
+
+TEST_F(CudaAttentionTest, GroupedQueriesOnTensorCores) {
+  struct Case {
+    int64_t heads, kv_heads, dim;
+    int page, window;
+    bool sinks;
+    DType y;
+    std::vector<std::pair<int, int>> lengths;
+  };
+  // Lengths around the buffer (64, 128), the piece (512, then 1024) and the 128 query rows of a block; a few new tokens
+  // and many.
+  const Case cases[] = {
+      {32, 8, 128, 64, 0, false, DType::bf16, {{0, 1}, {63, 1}, {64, 1}, {511, 1}, {512, 1}, {510, 4}, {1500, 1}}},
+      {8, 2, 128, 16, 0, false, DType::f32, {{0, 200}, {300, 37}, {0, 5}, {0, 0}, {700, 1}, {8190, 1}, {8192, 2}}},
+      {4, 4, 64, 48, 0, false, DType::f32, {{0, 129}, {1000, 3}, {127, 1}, {128, 1}, {64, 300}}},
+      {16, 2, 64, 32, 100, true, DType::f32, {{0, 150}, {1000, 3}, {99, 1}, {100, 1}, {511, 4}, {700, 40}, {0, 1}}},
+      {64, 1, 128, 64, 0, false, DType::f32, {{600, 1}, {30, 2}, {0, 9}}},
+      {20, 4, 128, 16, 513, true, DType::bf16, {{2000, 1}, {100, 33}, {514, 1}}}};
+  for (const Case& c : cases) {
+    const Paged p = pages(c.lengths, c.page, 2 * c.kv_heads * c.dim, DType::bf16);
+    const TensorView sinks = random(DType::f32, {c.heads});
+    PagedAttentionArgs a{.q = random(DType::f32, {p.rows.num_tokens, c.heads, c.dim}),
+                         .cache = p.view,
+                         .rows = p.rows,
+                         .kv_heads = c.kv_heads,
+                         .v_dim = c.dim,
+                         .v_offset = c.kv_heads * c.dim,
+                         .scale = 1.5f / std::sqrt(float(c.dim)),
+                         .window = c.window,
+                         .sinks = c.sinks ? sinks.as<float>() : nullptr,
+                         .y = poisoned(c.y, {p.rows.num_tokens, c.heads, c.dim})};
+    for (int64_t i = 0; i < a.q.elements(); ++i) put(a.q, i, float(bf16(at(a.q, i))));  // so that only weights round
+    const PagedAttentionDesc desc{c.heads,     c.kv_heads, c.dim,        c.dim,   0,    a.v_offset,
+                                  DType::bf16, c.y,        c.window > 0, c.sinks, false};
+    check(desc, a, p, Level::sm90, "sm90.gqa_attention", bf16_operands_error);
   }
 }
 

@@ -242,24 +242,26 @@ TEST_F(CudaTest, HeadwiseLinear) {
 
 // Route, align, grouped product and weighted sum as a layer calls them; every stage against the reference's.
 TEST_F(CudaTest, RoutingRules) {
-  const RoutingRule rules[] = {{.score = RouterScore::softmax, .experts = 8, .top_k = 2, .renormalize = true},
-                               {.score = RouterScore::softmax, .experts = 60, .top_k = 4},
-                               {.score = RouterScore::softmax,
-                                .group_score = GroupScore::maximum,
-                                .experts = 160,
-                                .top_k = 6,
-                                .groups = 8,
-                                .top_groups = 3,
-                                .scaling = 16},
-                               {.score = RouterScore::sigmoid,
-                                .group_score = GroupScore::top2_sum,
-                                .experts = 256,
-                                .top_k = 8,
-                                .groups = 8,
-                                .top_groups = 4,
-                                .renormalize = true,
-                                .scaling = 2.5f},
-                               {.score = RouterScore::softmax_of_chosen, .experts = 32, .top_k = 4}};
+  const RoutingRule rules[] = {
+      {.score = RouterScore::softmax, .experts = 8, .top_k = 2, .renormalize = true},
+      {.score = RouterScore::softmax, .experts = 60, .top_k = 4},
+      {.score = RouterScore::softmax,
+       .group_score = GroupScore::maximum,
+       .experts = 160,
+       .top_k = 6,
+       .groups = 8,
+       .top_groups = 3,
+       .scaling = 16},
+      {.score = RouterScore::sigmoid,
+       .group_score = GroupScore::top2_sum,
+       .experts = 256,
+       .top_k = 8,
+       .groups = 8,
+       .top_groups = 4,
+       .renormalize = true,
+       .scaling = 2.5f},
+      {.score = RouterScore::sigmoid, .experts = 32, .top_k = 4, .renormalize = true, .sum_epsilon = 0.25f},
+      {.score = RouterScore::softmax_of_chosen, .experts = 32, .top_k = 4}};
   for (const RoutingRule& rule : rules) {
     const int64_t tokens = 133;
     const TensorView bias = random(DType::f32, {rule.experts}, 0.1f);
@@ -285,7 +287,8 @@ TEST_F(CudaTest, AlignAndGroupedLinear) {
   };
   const Case cases[] = {{1, 8, DType::bf16, DType::bf16},     {37, 16, DType::bf16, DType::bf16},
                         {50, 4, DType::f32, DType::bf16},     {200, 64, DType::bf16, DType::bf16},
-                        {400, 128, DType::bf16, DType::bf16}, {9, 1, DType::f32, DType::f32}};
+                        {400, 128, DType::bf16, DType::bf16}, {1500, 16, DType::bf16, DType::bf16},
+                        {9, 1, DType::f32, DType::f32}};
   for (const Case& c : cases) {
     constexpr int32_t experts = 24, slots = 20;
     constexpr int64_t top_k = 3, k = 264, n = 75;

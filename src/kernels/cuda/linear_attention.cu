@@ -1,6 +1,7 @@
-// Matrix-valued states in token order: a thread holds one column of a head's state, k_dim elements of one v, in
-// registers for the length of the chunk. Sums over k stay inside a thread, so that nothing but k_dim decides their
-// order; memory is read and written once, which is what a decode step costs.
+// Matrix-valued states in token order, in registers for the length of the chunk: memory is read and written once, which
+// is what a decode step costs. A block holds up to 128 columns (elements of v) of a head's state: a lane four columns,
+// a warp a quarter of the rows (elements of k). A sum over k is four warps' sums added in order: nothing but k_dim
+// decides the order of additions.
 #include "kernels/linear_attention.h"
 
 #include "kernels/cuda/state_slots.h"
@@ -8,60 +9,14 @@
 namespace medley::cuda {
 namespace {
 
-constexpr int columns = 64;  // of a block: two warps
+constexpr int threads = 128, warps = 4;
+constexpr int columns = 128;  // of a block
 constexpr int64_t largest_k = 256;
 
-// A column of a head's state: elements `stride` apart.
-template <int max_k>
-__device__ void read_column(const float* from, int64_t stride, int k_dim, bool used, float (&state)[max_k]) {
-#pragma unroll
-  for (int i = 0; i < max_k; ++i) state[i] = used && i < k_dim ? __ldcs(from + i * stride) : 0.0f;
-}
-template <int max_k>
-__device__ void write_column(float* to, int64_t stride, int k_dim, const float (&state)[max_k]) {
-#pragma unroll
-  for (int i = 0; i < max_k; ++i)
-    if (i < k_dim) __stcs(to + i * stride, state[i]);
-}
+enum class Rule { delta, delta_per_channel, lightning };
 
-// state = decay * state, returns k . state; then state += k * change, returns q . state. Four sums, so that the
-// additions of one column need not wait for each other.
-template <int max_k, bool per_channel>
-__device__ float decay_and_dot(float (&state)[max_k], const float* decay, const float* k) {
-  float sums[4] = {};
-#pragma unroll
-  for (int i = 0; i < max_k; i += 4) {
-    const float4 k4 = *reinterpret_cast<const float4*>(k + i);
-    const float4 d4 =
-        per_channel ? *reinterpret_cast<const float4*>(decay + i) : make_float4(*decay, *decay, *decay, *decay);
-    state[i] *= d4.x, state[i + 1] *= d4.y, state[i + 2] *= d4.z, state[i + 3] *= d4.w;
-    sums[0] = fmaf(state[i], k4.x, sums[0]);
-    sums[1] = fmaf(state[i + 1], k4.y, sums[1]);
-    sums[2] = fmaf(state[i + 2], k4.z, sums[2]);
-    sums[3] = fmaf(state[i + 3], k4.w, sums[3]);
-  }
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
-}
-template <int max_k>
-__device__ float update_and_dot(float (&state)[max_k], float change, const float* k, const float* q) {
-  float sums[4] = {};
-#pragma unroll
-  for (int i = 0; i < max_k; i += 4) {
-    const float4 k4 = *reinterpret_cast<const float4*>(k + i), q4 = *reinterpret_cast<const float4*>(q + i);
-    state[i] = fmaf(k4.x, change, state[i]);
-    state[i + 1] = fmaf(k4.y, change, state[i + 1]);
-    state[i + 2] = fmaf(k4.z, change, state[i + 2]);
-    state[i + 3] = fmaf(k4.w, change, state[i + 3]);
-    sums[0] = fmaf(state[i], q4.x, sums[0]);
-    sums[1] = fmaf(state[i + 1], q4.y, sums[1]);
-    sums[2] = fmaf(state[i + 2], q4.z, sums[2]);
-    sums[3] = fmaf(state[i + 3], q4.w, sums[3]);
-  }
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
-}
-
-struct Delta {
-  const float *q, *k, *v, *dt, *beta, *a, *dt_bias;
+struct Scan {
+  const float *q, *k, *v, *dt, *beta, *a, *dt_bias;  // lightning: a is the decay
   float* y;
   States state;
   int64_t q_token, q_head, k_token, k_head, v_token, v_head, dt_token, dt_head, beta_token, y_token, y_head;
@@ -69,63 +24,154 @@ struct Delta {
   float scale, l2_eps;
 };
 
-// Block (head, row, columns). The second warp prepares q, the first one k and the decays; the next token's inputs are
-// loaded while this one is added.
-template <int max_k, bool per_channel>
-__global__ void __launch_bounds__(columns) delta(Delta a) {
-  constexpr int each = max_k / 32;
-  __shared__ __align__(16) float k[2][max_k], q[2][max_k], decay[2][max_k];
-  const int head = blockIdx.x, row = blockIdx.y, column = blockIdx.z * columns + threadIdx.x;
+// Four neighbouring columns of a row of the state.
+template <bool vectors>
+__device__ float4 read_four(const float* from, int left) {
+  if constexpr (vectors) return left > 0 ? __ldcs(reinterpret_cast<const float4*>(from)) : make_float4(0, 0, 0, 0);
+  return make_float4(left > 0 ? from[0] : 0.0f, left > 1 ? from[1] : 0.0f, left > 2 ? from[2] : 0.0f,
+                     left > 3 ? from[3] : 0.0f);
+}
+template <bool vectors>
+__device__ void write_four(float* to, int left, float4 value) {
+  if constexpr (vectors) {
+    if (left > 0) __stcs(reinterpret_cast<float4*>(to), value);
+  } else {
+    if (left > 0) to[0] = value.x;
+    if (left > 1) to[1] = value.y;
+    if (left > 2) to[2] = value.z;
+    if (left > 3) to[3] = value.w;
+  }
+}
+__device__ float4 scaled(float4 x, float by) {
+  return make_float4(x.x * by, x.y * by, x.z * by, x.w * by);
+}
+__device__ void add_scaled(float4& to, float4 x, float by) {
+  to.x = fmaf(x.x, by, to.x), to.y = fmaf(x.y, by, to.y), to.z = fmaf(x.z, by, to.z), to.w = fmaf(x.w, by, to.w);
+}
+
+template <int max_k>
+struct Shared {
+  float k[2][max_k], q[2][max_k], decay[2][max_k];
+  float seen[warps][columns], out[warps][columns];  // each warp's rows of S^T k and S^T q
+};
+
+// Sums of the four warps for this lane's columns.
+__device__ float4 add_warps(const float (&parts)[warps][columns], int lane) {
+  float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll
+  for (int w = 0; w < warps; ++w) add_scaled(sum, *reinterpret_cast<const float4*>(&parts[w][lane * 4]), 1.0f);
+  return sum;
+}
+
+// Block (head, row, columns). One warp prepares k and the decays of the next token, another q, while this token's are
+// used.
+template <int max_k, Rule rule, bool vectors>
+__global__ void __launch_bounds__(threads, max_k <= 128 ? 3 : 1) scan(Scan a) {
+  constexpr int each = max_k / 32, rows = max_k / warps;
+  constexpr bool delta = rule != Rule::lightning, per_channel = rule == Rule::delta_per_channel;
+  __shared__ __align__(16) Shared<max_k> shared;
+  const int head = blockIdx.x, row = blockIdx.y, first_column = blockIdx.z * columns;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int key_head = head / (a.heads / a.key_heads);
-  const bool used = column < a.v_dim;
+  const int left = a.v_dim - first_column - lane * 4, first_row = warp * rows;
   const float* read = a.state.at(a.state.read[row]);
   float* write = a.state.at(a.state.write[row]);
-  const int64_t offset = int64_t(head) * a.k_dim * a.v_dim + column;
-  float state[max_k];
-  read_column(read + offset, a.v_dim, a.k_dim, used && read != nullptr, state);
+  const int64_t offset = (int64_t(head) * a.k_dim + first_row) * a.v_dim + first_column + lane * 4;
+  float4 state[rows];
+#pragma unroll
+  for (int i = 0; i < rows; ++i) {
+    const bool used = read != nullptr && first_row + i < a.k_dim;
+    state[i] = read_four<vectors>(read + offset + int64_t(i) * a.v_dim, used ? left : 0);
+  }
 
   const int begin = a.state.row_offsets[row], end = a.state.row_offsets[row + 1];
   const float rate = a.a[head];
-  float vector[each], dts[each], v = 0, beta = 0;  // of the next token
+  float vector[each], dts[each];  // of the next token
+  float4 v = make_float4(0, 0, 0, 0);
+  float beta = 0;
   const auto load = [&](int64_t t) {
-    const float* from =
-        warp == 0 ? a.k + t * a.k_token + key_head * a.k_head : a.q + t * a.q_token + key_head * a.q_head;
-    const float* dt = a.dt + t * a.dt_token + head * a.dt_head;
+    if (warp < 2) {
+      const float* from =
+          warp == 0 ? a.k + t * a.k_token + key_head * a.k_head : a.q + t * a.q_token + key_head * a.q_head;
+      const float* dt = a.dt + t * a.dt_token + head * a.dt_head;
+#pragma unroll
+      for (int i = 0; i < each; ++i) {
+        const int at = lane + i * 32;
+        vector[i] = at < a.k_dim ? from[at] : 0.0f;
+        if (per_channel) dts[i] = warp == 0 && at < a.k_dim ? dt[at] : 0.0f;
+      }
+      if (rule == Rule::delta) dts[0] = dt[0];
+    }
+    v = read_four<false>(a.v + t * a.v_token + head * a.v_head + first_column + lane * 4, left);
+    if (delta) beta = a.beta[t * a.beta_token + head];
+  };
+  const auto prepare = [&](int buffer) {
+    if (warp >= 2) return;
+    float* to = warp == 0 ? shared.k[buffer] : shared.q[buffer];
+    float factor = 1;
+    if (delta) {
+      float squares = 0;
+#pragma unroll
+      for (int i = 0; i < each; ++i) squares += vector[i] * vector[i];
+      factor = (warp == 0 ? 1.0f : a.scale) / sqrtf(warp_sum(squares) + a.l2_eps);
+    }
 #pragma unroll
     for (int i = 0; i < each; ++i) {
       const int at = lane + i * 32;
-      vector[i] = at < a.k_dim ? from[at] : 0.0f;
-      if (per_channel) dts[i] = warp == 0 && at < a.k_dim ? dt[at] : 0.0f;
+      to[at] = vector[i] * factor;
+      if (per_channel && warp == 0)
+        shared.decay[buffer][at] = at < a.k_dim ? expf(rate * softplus(dts[i] + a.dt_bias[head * a.k_dim + at])) : 0.0f;
     }
-    if (!per_channel) dts[0] = dt[0];
-    if (used) v = a.v[t * a.v_token + head * a.v_head + column];
-    beta = a.beta[t * a.beta_token + head];
+    if (rule == Rule::delta && threadIdx.x == 0)
+      shared.decay[buffer][0] = expf(rate * softplus(dts[0] + a.dt_bias[head]));
   };
-  if (begin < end) load(begin);
+  if (begin < end) {
+    load(begin);
+    prepare(0);
+  }
+  __syncthreads();
   for (int t = begin; t < end; ++t) {
     const int buffer = (t - begin) % 2;
-    float squares = 0;
-#pragma unroll
-    for (int i = 0; i < each; ++i) squares += vector[i] * vector[i];
-    const float inverse = (warp == 0 ? 1.0f : a.scale) / sqrtf(warp_sum(squares) + a.l2_eps);
-    float* to = warp == 0 ? k[buffer] : q[buffer];
-#pragma unroll
-    for (int i = 0; i < each; ++i) {
-      const int at = lane + i * 32;
-      to[at] = vector[i] * inverse;
-      if (per_channel && warp == 0)
-        decay[buffer][at] = at < a.k_dim ? expf(rate * softplus(dts[i] + a.dt_bias[head * a.k_dim + at])) : 0.0f;
-    }
-    if (!per_channel && threadIdx.x == 0) decay[buffer][0] = expf(rate * softplus(dts[0] + a.dt_bias[head]));
-    const float own_v = v, own_beta = sigmoid(beta);
-    __syncthreads();
+    const float *k = shared.k[buffer] + first_row, *q = shared.q[buffer] + first_row;
+    const float own_beta = delta ? sigmoid(beta) : 1.0f;
+    const float4 own_v = v;
     if (t + 1 < end) load(t + 1);
-    const float change = (own_v - decay_and_dot<max_k, per_channel>(state, decay[buffer], k[buffer])) * own_beta;
-    const float y = update_and_dot(state, change, k[buffer], q[buffer]);
-    if (used) a.y[t * a.y_token + head * a.y_head + column] = y;
+
+    float4 change = own_v;
+    if constexpr (delta) {
+      float4 seen = make_float4(0, 0, 0, 0);
+      const float decay = shared.decay[buffer][0];
+#pragma unroll
+      for (int i = 0; i < rows; ++i) {
+        state[i] = scaled(state[i], per_channel ? shared.decay[buffer][first_row + i] : decay);
+        add_scaled(seen, state[i], k[i]);
+      }
+      *reinterpret_cast<float4*>(&shared.seen[warp][lane * 4]) = seen;
+      __syncthreads();
+      add_scaled(change, add_warps(shared.seen, lane), -1.0f);
+      change = scaled(change, own_beta);
+    } else {
+#pragma unroll
+      for (int i = 0; i < rows; ++i) state[i] = scaled(state[i], rate);
+    }
+    float4 out = make_float4(0, 0, 0, 0);
+#pragma unroll
+    for (int i = 0; i < rows; ++i) {
+      add_scaled(state[i], change, k[i]);
+      add_scaled(out, state[i], q[i]);
+    }
+    *reinterpret_cast<float4*>(&shared.out[warp][lane * 4]) = out;
+    if (t + 1 < end) prepare(1 - buffer);
+    __syncthreads();
+    if (warp == t % warps)
+      write_four<false>(a.y + t * a.y_token + head * a.y_head + first_column + lane * 4, left,
+                        add_warps(shared.out, lane));
+    if constexpr (!delta) __syncthreads();  // else the next token's first barrier keeps the sums until they are read
   }
-  if (used && write != nullptr) write_column(write + offset, a.v_dim, a.k_dim, state);
+  if (write == nullptr) return;
+#pragma unroll
+  for (int i = 0; i < rows; ++i)
+    write_four<vectors>(write + offset + int64_t(i) * a.v_dim, first_row + i < a.k_dim ? left : 0, state[i]);
 }
 
 template <class F>
@@ -136,6 +182,20 @@ void with_k_dim(int64_t k_dim, F&& f) {
   f(std::integral_constant<int, int(largest_k)>());
 }
 
+template <Rule rule>
+void launch_scan(const Scan& a, int64_t num_rows, ExecContext& context) {
+  const dim3 grid(unsigned(a.heads), unsigned(num_rows), blocks_for(a.v_dim, columns));
+  const bool vectors =
+      a.v_dim % 4 == 0 && (reinterpret_cast<uintptr_t>(a.state.base) + uintptr_t(a.state.offset)) % 16 == 0;
+  with_k_dim(a.k_dim, [&](auto size) {
+    if (vectors) {
+      scan<size(), rule, true><<<grid, threads, 0, stream_of(context)>>>(a);
+    } else {
+      scan<size(), rule, false><<<grid, threads, 0, stream_of(context)>>>(a);
+    }
+  });
+}
+
 std::string supports_delta(const GatedDeltaDesc& d) {
   if (d.k_dim > largest_k) return fmt::format("keys of more than {} elements", largest_k);
   return {};
@@ -143,47 +203,56 @@ std::string supports_delta(const GatedDeltaDesc& d) {
 
 void run_delta(const GatedDeltaArgs& a, ExecContext& context) {
   if (a.rows.num_rows == 0 || a.v.size(1) * a.v.size(2) == 0) return;
-  const Delta args{.q = data_of<float>(a.q),
-                   .k = data_of<float>(a.k),
-                   .v = data_of<float>(a.v),
-                   .dt = data_of<float>(a.dt),
-                   .beta = data_of<float>(a.beta),
-                   .a = a.a,
-                   .dt_bias = a.dt_bias,
-                   .y = data_of<float>(a.y),
-                   .state = states_of(a.rows, a.state),
-                   .q_token = a.q.strides[0],
-                   .q_head = a.q.strides[1],
-                   .k_token = a.k.strides[0],
-                   .k_head = a.k.strides[1],
-                   .v_token = a.v.strides[0],
-                   .v_head = a.v.strides[1],
-                   .dt_token = a.dt.strides[0],
-                   .dt_head = a.dt.strides[1],
-                   .beta_token = a.beta.strides[0],
-                   .y_token = a.y.strides[0],
-                   .y_head = a.y.strides[1],
-                   .heads = int(a.v.size(1)),
-                   .key_heads = int(a.k.size(1)),
-                   .k_dim = int(a.k.size(2)),
-                   .v_dim = int(a.v.size(2)),
-                   .scale = a.scale,
-                   .l2_eps = a.l2_eps};
-  const dim3 grid(unsigned(args.heads), unsigned(a.rows.num_rows), blocks_for(args.v_dim, columns));
-  // One decay for all channels of a head that has one channel is per head and per channel alike.
-  const bool per_channel = a.dt.size(2) > 1;
-  with_k_dim(args.k_dim, [&](auto size) {
-    if (per_channel) {
-      delta<size(), true><<<grid, columns, 0, stream_of(context)>>>(args);
-    } else {
-      delta<size(), false><<<grid, columns, 0, stream_of(context)>>>(args);
-    }
-  });
+  const Scan args{.q = data_of<float>(a.q),
+                  .k = data_of<float>(a.k),
+                  .v = data_of<float>(a.v),
+                  .dt = data_of<float>(a.dt),
+                  .beta = data_of<float>(a.beta),
+                  .a = a.a,
+                  .dt_bias = a.dt_bias,
+                  .y = data_of<float>(a.y),
+                  .state = states_of(a.rows, a.state),
+                  .q_token = a.q.strides[0],
+                  .q_head = a.q.strides[1],
+                  .k_token = a.k.strides[0],
+                  .k_head = a.k.strides[1],
+                  .v_token = a.v.strides[0],
+                  .v_head = a.v.strides[1],
+                  .dt_token = a.dt.strides[0],
+                  .dt_head = a.dt.strides[1],
+                  .beta_token = a.beta.strides[0],
+                  .y_token = a.y.strides[0],
+                  .y_head = a.y.strides[1],
+                  .heads = int(a.v.size(1)),
+                  .key_heads = int(a.k.size(1)),
+                  .k_dim = int(a.k.size(2)),
+                  .v_dim = int(a.v.size(2)),
+                  .scale = a.scale,
+                  .l2_eps = a.l2_eps};
+  // One channel: its decay is the head's.
+  if (a.dt.size(2) > 1) {
+    launch_scan<Rule::delta_per_channel>(args, a.rows.num_rows, context);
+  } else {
+    launch_scan<Rule::delta>(args, a.rows.num_rows, context);
+  }
   check_launch("gated_delta_scan");
 }
 
+// The columns of a state by threads of a block, all rows in registers.
+template <int max_k>
+__device__ void read_column(const float* from, int64_t stride, int k_dim, bool used, float (&state)[max_k]) {
+#pragma unroll
+  for (int i = 0; i < max_k; ++i) state[i] = used && i < k_dim ? from[i * stride] : 0.0f;
+}
+template <int max_k>
+__device__ void write_column(float* to, int64_t stride, int k_dim, const float (&state)[max_k]) {
+#pragma unroll
+  for (int i = 0; i < max_k; ++i)
+    if (i < k_dim) to[i * stride] = state[i];
+}
+
 struct Lightning {
-  const float *q, *k, *v, *decay;
+  const float *q, *k, *v;
   LightningTables tables;
   float* y;
   States state;
@@ -191,45 +260,6 @@ struct Lightning {
   int64_t q_token, q_head, k_token, k_head, v_token, v_head, y_token, y_head;
   int k_dim, v_dim;
 };
-
-// Block (head, row, columns).
-template <int max_k>
-__global__ void __launch_bounds__(columns) lightning_by_tokens(Lightning a) {
-  constexpr int each = max_k / 32;
-  __shared__ __align__(16) float k[2][max_k], q[2][max_k];
-  const int head = blockIdx.x, row = blockIdx.y, column = blockIdx.z * columns + threadIdx.x;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const bool used = column < a.v_dim;
-  const float* read = a.state.at(a.state.read[row]);
-  float* write = a.state.at(a.state.write[row]);
-  const int64_t offset = int64_t(head) * a.k_dim * a.v_dim + column;
-  float state[max_k];
-  read_column(read + offset, a.v_dim, a.k_dim, used && read != nullptr, state);
-  const float decay = a.decay[head];
-  const int begin = a.state.row_offsets[row], end = a.state.row_offsets[row + 1];
-  float vector[each], v = 0;
-  const auto load = [&](int64_t t) {
-    const float* from = warp == 0 ? a.k + t * a.k_token + head * a.k_head : a.q + t * a.q_token + head * a.q_head;
-#pragma unroll
-    for (int i = 0; i < each; ++i) vector[i] = lane + i * 32 < a.k_dim ? from[lane + i * 32] : 0.0f;
-    if (used) v = a.v[t * a.v_token + head * a.v_head + column];
-  };
-  if (begin < end) load(begin);
-  for (int t = begin; t < end; ++t) {
-    const int buffer = (t - begin) % 2;
-    float* to = warp == 0 ? k[buffer] : q[buffer];
-#pragma unroll
-    for (int i = 0; i < each; ++i) to[lane + i * 32] = vector[i];
-    const float own_v = v;
-    __syncthreads();
-    if (t + 1 < end) load(t + 1);
-#pragma unroll
-    for (int i = 0; i < max_k; ++i) state[i] *= decay;
-    const float y = update_and_dot(state, own_v, k[buffer], q[buffer]);
-    if (used) a.y[t * a.y_token + head * a.y_head + column] = y;
-  }
-  if (used && write != nullptr) write_column(write + offset, a.v_dim, a.k_dim, state);
-}
 
 constexpr int block_threads = 256;
 constexpr int sums_at_once = 16;
@@ -341,12 +371,32 @@ std::string supports_lightning(const LightningDesc& d) {
   return {};
 }
 
-void run_lightning(const LightningArgs& a, ExecContext& context) {
-  if (a.rows.num_rows == 0 || a.v.size(1) * a.v.size(2) == 0) return;
+void run_by_tokens(const LightningArgs& a, ExecContext& context) {
+  const Scan args{.q = data_of<float>(a.q),
+                  .k = data_of<float>(a.k),
+                  .v = data_of<float>(a.v),
+                  .a = a.decay,
+                  .y = data_of<float>(a.y),
+                  .state = states_of(a.rows, a.state),
+                  .q_token = a.q.strides[0],
+                  .q_head = a.q.strides[1],
+                  .k_token = a.k.strides[0],
+                  .k_head = a.k.strides[1],
+                  .v_token = a.v.strides[0],
+                  .v_head = a.v.strides[1],
+                  .y_token = a.y.strides[0],
+                  .y_head = a.y.strides[1],
+                  .heads = int(a.v.size(1)),
+                  .key_heads = int(a.v.size(1)),
+                  .k_dim = int(a.k.size(2)),
+                  .v_dim = int(a.v.size(2))};
+  launch_scan<Rule::lightning>(args, a.rows.num_rows, context);
+}
+
+void run_by_blocks(const LightningArgs& a, ExecContext& context) {
   const Lightning args{.q = data_of<float>(a.q),
                        .k = data_of<float>(a.k),
                        .v = data_of<float>(a.v),
-                       .decay = a.decay,
                        .tables = a.tables,
                        .y = data_of<float>(a.y),
                        .state = states_of(a.rows, a.state),
@@ -361,16 +411,20 @@ void run_lightning(const LightningArgs& a, ExecContext& context) {
                        .y_head = a.y.strides[1],
                        .k_dim = int(a.k.size(2)),
                        .v_dim = int(a.v.size(2))};
-  const unsigned heads = unsigned(a.v.size(1)), rows = unsigned(a.rows.num_rows);
+  const dim3 grid(unsigned(a.v.size(1)), unsigned(a.rows.num_rows));
   with_k_dim(args.k_dim, [&](auto size) {
-    if (a.tables.block == 0) {
-      const dim3 grid(heads, rows, blocks_for(args.v_dim, columns));
-      lightning_by_tokens<size()><<<grid, columns, 0, stream_of(context)>>>(args);
-    } else {
-      const size_t bytes = size_t((a.tables.block + 3) / 4 * 4 + size()) * sizeof(float);
-      lightning_by_blocks<size()><<<dim3(heads, rows), block_threads, bytes, stream_of(context)>>>(args);
-    }
+    const size_t bytes = size_t((a.tables.block + 3) / 4 * 4 + size()) * sizeof(float);
+    lightning_by_blocks<size()><<<grid, block_threads, bytes, stream_of(context)>>>(args);
   });
+}
+
+void run_lightning(const LightningArgs& a, ExecContext& context) {
+  if (a.rows.num_rows == 0 || a.v.size(1) * a.v.size(2) == 0) return;
+  if (a.tables.block == 0) {
+    run_by_tokens(a, context);
+  } else {
+    run_by_blocks(a, context);
+  }
   check_launch("lightning_scan");
 }
 

@@ -127,7 +127,7 @@ __global__ void route_tokens(const float* logits, int64_t logits_stride, const f
   float divisor = 1;
   if (rule.renormalize) {
     divisor = warp_sum(mine ? weight : 0.0f);
-    if (rule.score == RouterScore::sigmoid) divisor += 1e-20f;  // as DeepSeek-V3
+    if (rule.score == RouterScore::sigmoid) divisor += rule.sum_epsilon;
   }
   if (!mine) return;
   ids[t * ids_stride + place] = my_expert;
@@ -243,6 +243,79 @@ __global__ void __launch_bounds__(threads)
   sorted[begins[slot] + earlier[slot] + rank] = int32_t(pair);
 }
 
+// Few pairs: one block does all of it, a thread up to `pairs_a_thread` pairs in a row; the same places.
+constexpr int few_threads = 1024, pairs_a_thread = 4;
+constexpr int64_t few_pairs = few_threads * pairs_a_thread;
+
+__global__ void __launch_bounds__(few_threads)
+    align_few(const int32_t* ids, int pairs, const int32_t* expert_to_slot, int slots, int block_m, int32_t* sorted,
+              int32_t* expert_ids, int32_t* num_post_padded) {
+  extern __shared__ int memory[];
+  int* begins = memory;              // [slots + 1]: where each slot's pairs begin
+  int* counts = memory + slots + 1;  // [slots]
+  // Warp w's pairs of each slot, then how many pairs of it the warps before have.
+  auto* of_warp = reinterpret_cast<uint16_t*>(counts + slots);  // [warps][slots]
+  __shared__ int warp_totals[few_threads / 32];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, all_warps = few_threads / 32;
+  for (int i = threadIdx.x; i < all_warps * slots; i += few_threads) of_warp[i] = 0;
+  __syncthreads();
+  // A warp takes pairs_a_thread runs of 32 neighbouring pairs, so that ranks inside a run come from one vote.
+  int slot[pairs_a_thread], rank[pairs_a_thread];
+#pragma unroll
+  for (int i = 0; i < pairs_a_thread; ++i) {
+    const int pair = (warp * pairs_a_thread + i) * 32 + lane;
+    slot[i] = slot_of(ids, expert_to_slot, pair, pairs);
+    const unsigned same = __match_any_sync(all, slot[i]);
+    if (slot[i] >= 0) rank[i] = of_warp[warp * slots + slot[i]] + __popc(same & ((1u << lane) - 1));
+    __syncwarp();
+    if (slot[i] >= 0 && lane == __ffs(same) - 1) of_warp[warp * slots + slot[i]] += uint16_t(__popc(same));
+    __syncwarp();
+  }
+  __syncthreads();
+  for (int s = threadIdx.x; s < slots; s += few_threads) {
+    int sum = 0;
+    for (int w = 0; w < all_warps; ++w) {
+      const int count = of_warp[w * slots + s];
+      of_warp[w * slots + s] = uint16_t(sum);
+      sum += count;
+    }
+    counts[s] = sum;
+  }
+  __syncthreads();
+  const int each = (slots + few_threads - 1) / few_threads, first = threadIdx.x * each, last = min(first + each, slots);
+  int own = 0;
+  for (int s = first; s < last; ++s) own += (counts[s] + block_m - 1) / block_m * block_m;
+  int upto = own;
+  for (int step = 1; step < 32; step *= 2) {
+    const int other = __shfl_up_sync(all, upto, step);
+    if (lane >= step) upto += other;
+  }
+  if (lane == 31) warp_totals[warp] = upto;
+  __syncthreads();
+  int begin = upto - own;
+  for (int w = 0; w < warp; ++w) begin += warp_totals[w];
+  for (int s = first; s < last; ++s) {
+    begins[s] = begin;
+    begin += (counts[s] + block_m - 1) / block_m * block_m;
+    if (s == slots - 1) begins[slots] = *num_post_padded = begin;
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < pairs_a_thread; ++i)
+    if (slot[i] >= 0)
+      sorted[begins[slot[i]] + of_warp[warp * slots + slot[i]] + rank[i]] = (warp * pairs_a_thread + i) * 32 + lane;
+  // Eight lanes a slot write its padding and its blocks' names.
+  for (int s = threadIdx.x / 8; s < slots; s += few_threads / 8) {
+    const int at = threadIdx.x % 8;
+    for (int i = begins[s] + counts[s] + at; i < begins[s + 1]; i += 8) sorted[i] = pairs;
+    for (int i = begins[s] / block_m + at; i < begins[s + 1] / block_m; i += 8) expert_ids[i] = s;
+  }
+}
+
+int64_t few_bytes(int64_t slots) {
+  return (2 * slots + 1) * int64_t(sizeof(int)) + few_threads / 32 * slots * int64_t(sizeof(uint16_t));
+}
+
 std::string supports_align(const AlignDesc& d) {
   if (d.slots > 4096) return "more than 4096 slots";
   return {};
@@ -250,6 +323,13 @@ std::string supports_align(const AlignDesc& d) {
 
 void run_align(const AlignArgs& a, ExecContext& context) {
   const int64_t pairs = a.topk_ids.elements();
+  if (pairs <= few_pairs && few_bytes(a.slots) <= 40 << 10) {
+    align_few<<<1, few_threads, size_t(few_bytes(a.slots)), stream_of(context)>>>(
+        data_of<int32_t>(a.topk_ids), int(pairs), a.expert_to_slot, a.slots, int(a.block_m),
+        data_of<int32_t>(a.sorted_token_ids), data_of<int32_t>(a.expert_ids),
+        data_of<int32_t>(a.num_tokens_post_padded));
+    return check_launch("align");
+  }
   const unsigned chunks = std::max(1u, blocks_for(pairs, threads));  // no pairs: still no blocks to name
   const size_t bytes = size_t(a.slots) * sizeof(int);
   const Workspace::Scope scope(context.workspace);

@@ -72,6 +72,8 @@ extern const Implementation<SparseAttentionDesc, SparseAttentionArgs> sparse_att
 namespace sm90 {
 extern const Implementation<PagedAttentionDesc, PagedAttentionArgs> mla_decode{"sm90.mla_decode", Level::sm90,
                                                                                not_built, nullptr};
+extern const Implementation<PagedAttentionDesc, PagedAttentionArgs> gqa_attention{"sm90.gqa_attention", Level::sm90,
+                                                                                  not_built, nullptr};
 extern const Implementation<LinearDesc, LinearArgs> linear{"sm90.linear", Level::sm90, not_built, nullptr};
 extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear{"sm90.headwise_linear", Level::sm90,
                                                                                     not_built, nullptr};

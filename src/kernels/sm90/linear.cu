@@ -59,7 +59,8 @@ struct Shape {
   static constexpr int together = groups == 1 ? 2 : 1;  // blocks of a processor
   static constexpr int stages = std::min((groups == 1 ? 104 : 200) * 1024 / stage_bytes, 12);
   static_assert(stages >= gather_lag + 2 && stage_bytes % 1024 == 0);
-  static constexpr int shared_bytes = stages * stage_bytes + 2 * stages * int(sizeof(uint64_t));
+  static constexpr int shared_bytes =
+      stages * stage_bytes + 2 * stages * int(sizeof(uint64_t)) + groups * n * int(sizeof(int));
 };
 
 // Where a tile lies.
@@ -193,7 +194,7 @@ __device__ void gather_tokens(const Product& a, std::byte* memory, Ring<S> ring)
   for (; under_way > 0; --under_way) announce();
 }
 
-// One output: a weight row and a token, -1 where there is none.
+// One output.
 __device__ void write_out(const Product& a, const Tile& tile, int64_t y_row, int column, float value) {
   if (a.bias != nullptr) value += a.bias[tile.slot * a.n + column];
   const int64_t at = y_row * a.y_stride + column;
@@ -204,8 +205,10 @@ __device__ void write_out(const Product& a, const Tile& tile, int64_t y_row, int
     *y = a.accumulate ? *y + value : value;
   }
 }
+
+// The row of y that the tile's token has, -1 where there is none.
 template <class S>
-__device__ int64_t y_row_of(const Product& a, const Tile& tile, int token) {
+__device__ int y_row_of(const Product& a, const Tile& tile, int token) {
   if (token >= tile.token_count) return -1;
   if constexpr (S::grouped) {
     const int pair = a.sorted[tile.token + token];
@@ -214,18 +217,37 @@ __device__ int64_t y_row_of(const Product& a, const Tile& tile, int token) {
   return tile.token + token;
 }
 
-// Accumulator i of a thread is weight row g + 8 (i / 2 % 2) of its warp and token 8 (i / 4) + 2 quad + i % 2.
-template <class S, int n>
-__device__ void write_tile(const Product& a, Tile tile, int first_row, const float (&sums)[n]) {
-  const int row = tile.row + first_row + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
+// Accumulator i of a thread is weight row g + 8 (i / 2 % 2) of its warp and token 8 (i / 4) + 2 quad + i % 2; block b's
+// rows begin `groups` * 64 later. The rows of y lie in shared memory.
+template <class S, int blocks, int n>
+__device__ void write_tile(const Product& a, const Tile& tile, const int* y_rows, const float (&sums)[blocks][n]) {
+  constexpr int apart = S::groups * row_tile;
+  const int row = tile.row + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
+  const bool plain = tile.row + S::rows <= a.n && a.bias == nullptr && !a.accumulate;
 #pragma unroll
   for (int i = 0; i < n; i += 4)
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const int64_t y_row = y_row_of<S>(a, tile, i * 2 + quad * 2 + e);
+      const int y_row = y_rows[i * 2 + quad * 2 + e];
       if (y_row < 0) continue;
-      if (row < a.n) write_out(a, tile, y_row, row, sums[i + e]);
-      if (row + 8 < a.n) write_out(a, tile, y_row, row + 8, sums[i + 2 + e]);
+      if (plain && !a.y_bf16) {
+        float* y = static_cast<float*>(a.y) + y_row * a.y_stride + row;
+#pragma unroll
+        for (int b = 0; b < blocks; ++b) y[b * apart] = sums[b][i + e], y[b * apart + 8] = sums[b][i + 2 + e];
+      } else if (plain) {
+        __nv_bfloat16* y = static_cast<__nv_bfloat16*>(a.y) + y_row * a.y_stride + row;
+#pragma unroll
+        for (int b = 0; b < blocks; ++b) {
+          y[b * apart] = __float2bfloat16_rn(sums[b][i + e]);
+          y[b * apart + 8] = __float2bfloat16_rn(sums[b][i + 2 + e]);
+        }
+      } else {
+#pragma unroll
+        for (int b = 0; b < blocks; ++b)
+          for (int half = 0; half < 2; ++half)
+            if (row + b * apart + half * 8 < a.n)
+              write_out(a, tile, y_row, row + b * apart + half * 8, sums[b][i + half * 2 + e]);
+      }
     }
 }
 
@@ -257,7 +279,7 @@ __device__ void add_slices(const Product& a, Tile tile, std::byte* memory, const
         const float part = remote(mine + (group * 4 + e) * S::consumers, slice);
         sum = slice == 0 ? part : sum + part;
       }
-      const int64_t y_row = y_row_of<S>(a, tile, group * 8 + quad * 2 + e % 2);
+      const int y_row = y_row_of<S>(a, tile, group * 8 + quad * 2 + e % 2);
       if (y_row >= 0 && row + e / 2 * 8 < a.n) write_out(a, tile, y_row, row + e / 2 * 8, sum);
     }
   }
@@ -273,7 +295,9 @@ __device__ void multiply_tiles(const Product& all, std::byte* memory, Ring<S> ri
                  x = operand(shared_address(memory) + S::weight_bytes);
   for (int index = first_tile(a, S::sequential); index < tiles; index += tile_stride(a, S::sequential)) {
     const Tile tile = tile_at<S>(a, index);
-    float sums[S::blocks][S::n / 2] = {}, total[S::sequential ? S::n / 2 : 1] = {};
+    float sums[S::blocks][S::n / 2] = {}, total[1][S::sequential ? S::n / 2 : 1] = {};
+    // Asked for now, needed after the products.
+    const int y_row = y_row_of<S>(a, tile, threadIdx.x % 128);
     int slice_left = a.slice_steps, fresh = 0;
     for (int step = steps.begin; step < steps.end; ++step) {
       const uint64_t at = uint64_t(ring.stage * S::stage_bytes) >> 4;
@@ -296,7 +320,7 @@ __device__ void multiply_tiles(const Product& all, std::byte* memory, Ring<S> ri
           wgmma_wait<0>();
           hold(sums[0]);
 #pragma unroll
-          for (int i = 0; i < S::n / 2; ++i) total[i] = step < a.slice_steps ? sums[0][i] : total[i] + sums[0][i];
+          for (int i = 0; i < S::n / 2; ++i) total[0][i] = step < a.slice_steps ? sums[0][i] : total[0][i] + sums[0][i];
           slice_left = a.slice_steps, fresh = 0;
         }
       }
@@ -307,13 +331,18 @@ __device__ void multiply_tiles(const Product& all, std::byte* memory, Ring<S> ri
     if (lane == 0) barrier_arrive(&ring.empty[(ring.stage + S::stages - 1) % S::stages]);
     Product here = a;
     here.y = static_cast<std::byte*>(a.y) + int64_t(S::grouped ? 0 : tile.slot) * a.y_head * (a.y_bf16 ? 2 : 4);
-    if constexpr (S::sequential) {
-      write_tile<S>(here, tile, group * row_tile, total);
-    } else if (S::groups == 1 && a.slices > 1) {
+    if (S::groups == 1 && !S::sequential && a.slices > 1) {
       add_slices<S>(here, tile, memory, sums[0]);
+      continue;
+    }
+    int* y_rows = reinterpret_cast<int*>(ring.empty + S::stages) + group * S::n;
+    named_sync(1 + group, 128);  // the tile before has been written
+    if (threadIdx.x % 128 < S::n) y_rows[threadIdx.x % 128] = y_row;
+    named_sync(1 + group, 128);
+    if constexpr (S::sequential) {
+      write_tile<S>(here, tile, y_rows, total);
     } else {
-#pragma unroll
-      for (int b = 0; b < S::blocks; ++b) write_tile<S>(here, tile, (b * S::groups + group) * row_tile, sums[b]);
+      write_tile<S>(here, tile, y_rows, sums);
     }
   }
 }
