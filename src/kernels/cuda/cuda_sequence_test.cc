@@ -62,6 +62,66 @@ TEST_F(CudaSequenceTest, GatedDelta) {
   }
 }
 
+// Rows of many new tokens, which go by chunks, beside rows of few.
+TEST_F(CudaSequenceTest, GatedDeltaByChunks) {
+  struct Case {
+    int64_t heads, key_heads, v_dim;
+  };
+  const std::vector<int32_t> fresh{1, 200, 64, 63, 0, 129}, computed{5, 0, 7, 9, 3, 1};
+  std::vector<int32_t> offsets{0};
+  for (int32_t n : fresh) offsets.push_back(offsets.back() + n);
+  const int64_t tokens = offsets.back();
+  for (const Case c : {Case{4, 2, 128}, Case{3, 3, 64}}) {
+    const TensorView rate = random(DType::f32, {c.heads}), bias = random(DType::f32, {c.heads, 1});
+    for (int64_t i = 0; i < c.heads; ++i) put(rate, i, -std::exp(at(rate, i)) * (i == 1 ? 20.0f : 0.2f));
+    const int32_t granules = int32_t(c.heads * 128 * c.v_dim * 4 / state_granule);
+    const TensorView states = random(DType::f32, {8 * int64_t(granules) * state_granule / 4});
+    const TensorView read = ints({0, -1, 2 * granules, 3 * granules, 4 * granules, 5 * granules});
+    const TensorView write = ints({0, granules, 2 * granules, 7 * granules, -1, 6 * granules});
+    GatedDeltaArgs a{.q = random(DType::f32, {tokens, c.key_heads, 128}),
+                     .k = random(DType::f32, {tokens, c.key_heads, 128}),
+                     .v = random(DType::f32, {tokens, c.heads, c.v_dim}),
+                     .dt = random(DType::f32, {tokens, c.heads, 1}),
+                     .beta = random(DType::f32, {tokens, c.heads}),
+                     .a = rate.as<float>(),
+                     .dt_bias = bias.as<float>(),
+                     .scale = 0.09f,
+                     .rows = {ints(offsets), ints(computed), 6, tokens, 200, 200},
+                     .state = {static_cast<std::byte*>(states.data), read.as<int32_t>(), write.as<int32_t>()},
+                     .y = poisoned(DType::f32, {tokens, c.heads, c.v_dim})};
+    GatedDeltaArgs d = a;
+    const TensorView device_states = up(states);
+    d.rows.row_offsets = up(a.rows.row_offsets), d.rows.computed = up(a.rows.computed);
+    d.state = {static_cast<std::byte*>(device_states.data), up(read, a.state.read), up(write, a.state.write)};
+    d.q = up(a.q), d.k = up(a.k), d.v = up(a.v), d.dt = up(a.dt), d.beta = up(a.beta), d.y = up(a.y);
+    d.a = up(rate, a.a), d.dt_bias = up(bias, a.dt_bias);
+    GatedDeltaArgs one = d;  // the row of 200 by itself, which begins with no state
+    one.rows = {up(ints({0, 200})), d.rows.computed.slice(0, 1, 1), 1, 200, 200, 200};
+    one.state.read = d.state.read + 1, one.state.write = up(ints({-1}), one.state.read);
+    for (TensorView* view : {&one.q, &one.k, &one.v, &one.dt, &one.beta}) *view = view->slice(0, 1, 200);
+    one.y = up(a.y.slice(0, 1, 200));
+    const GatedDeltaDesc desc{c.heads, c.key_heads, 128, c.v_dim, false};
+    run_host(gated_delta_op(), desc, a);
+    run_device(gated_delta_op(), desc, d);
+    run_device(gated_delta_op(), desc, one);
+    const TensorView y = down(d.y), after = down(device_states);
+    constexpr double f16_operands_error = 1e-3;
+    for (int64_t r = 0; r < 6; ++r) {
+      if (fresh[size_t(r)] == 0) continue;
+      EXPECT_LT(
+          error(y.slice(0, offsets[size_t(r)], fresh[size_t(r)]), a.y.slice(0, offsets[size_t(r)], fresh[size_t(r)])),
+          fresh[size_t(r)] < 64 ? f32_error : f16_operands_error)
+          << desc.describe() << ", row " << r;
+      if (const int32_t slot = write.as<int32_t>()[r]; slot >= 0) {
+        const int64_t first = int64_t(slot) * state_granule / 4, count = int64_t(granules) * state_granule / 4;
+        EXPECT_LT(error(after.slice(0, first, count), states.slice(0, first, count)), f16_operands_error)
+            << desc.describe() << ", row " << r;
+      }
+    }
+    EXPECT_TRUE(same_bits(down(one.y), y.slice(0, 1, 200))) << desc.describe();
+  }
+}
+
 TEST_F(CudaSequenceTest, Lightning) {
   struct Case {
     int64_t heads, k_dim, v_dim, block;

@@ -4,6 +4,9 @@
 // decides the order of additions.
 #include "kernels/linear_attention.h"
 
+#include <climits>
+
+#include "kernels/cuda/delta_chunks.h"
 #include "kernels/cuda/state_slots.h"
 
 namespace medley::cuda {
@@ -22,6 +25,7 @@ struct Scan {
   int64_t q_token, q_head, k_token, k_head, v_token, v_head, dt_token, dt_head, beta_token, y_token, y_head;
   int heads, key_heads, k_dim, v_dim;
   float scale, l2_eps;
+  int most_tokens;  // rows with more are another kernel's
 };
 
 // Four neighbouring columns of a row of the state.
@@ -71,6 +75,8 @@ __global__ void __launch_bounds__(threads, max_k <= 128 ? 3 : 1) scan(Scan a) {
   constexpr bool delta = rule != Rule::lightning, per_channel = rule == Rule::delta_per_channel;
   __shared__ __align__(16) Shared<max_k> shared;
   const int head = blockIdx.x, row = blockIdx.y, first_column = blockIdx.z * columns;
+  const int begin = a.state.row_offsets[row], end = a.state.row_offsets[row + 1];
+  if (end - begin > a.most_tokens) return;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int key_head = head / (a.heads / a.key_heads);
   const int left = a.v_dim - first_column - lane * 4, first_row = warp * rows;
@@ -84,7 +90,6 @@ __global__ void __launch_bounds__(threads, max_k <= 128 ? 3 : 1) scan(Scan a) {
     state[i] = read_four<vectors>(read + offset + int64_t(i) * a.v_dim, used ? left : 0);
   }
 
-  const int begin = a.state.row_offsets[row], end = a.state.row_offsets[row + 1];
   const float rate = a.a[head];
   float vector[each], dts[each];  // of the next token
   float4 v = make_float4(0, 0, 0, 0);
@@ -203,6 +208,7 @@ std::string supports_delta(const GatedDeltaDesc& d) {
 
 void run_delta(const GatedDeltaArgs& a, ExecContext& context) {
   if (a.rows.num_rows == 0 || a.v.size(1) * a.v.size(2) == 0) return;
+  const bool chunks = delta_takes_chunks(a);
   const Scan args{.q = data_of<float>(a.q),
                   .k = data_of<float>(a.k),
                   .v = data_of<float>(a.v),
@@ -228,7 +234,9 @@ void run_delta(const GatedDeltaArgs& a, ExecContext& context) {
                   .k_dim = int(a.k.size(2)),
                   .v_dim = int(a.v.size(2)),
                   .scale = a.scale,
-                  .l2_eps = a.l2_eps};
+                  .l2_eps = a.l2_eps,
+                  .most_tokens = chunks ? chunk_tokens - 1 : INT_MAX};
+  if (chunks && a.rows.max_new_tokens >= chunk_tokens) delta_by_chunks(a, context);
   // One channel: its decay is the head's.
   if (a.dt.size(2) > 1) {
     launch_scan<Rule::delta_per_channel>(args, a.rows.num_rows, context);
@@ -389,7 +397,8 @@ void run_by_tokens(const LightningArgs& a, ExecContext& context) {
                   .heads = int(a.v.size(1)),
                   .key_heads = int(a.v.size(1)),
                   .k_dim = int(a.k.size(2)),
-                  .v_dim = int(a.v.size(2))};
+                  .v_dim = int(a.v.size(2)),
+                  .most_tokens = INT_MAX};
   launch_scan<Rule::lightning>(args, a.rows.num_rows, context);
 }
 

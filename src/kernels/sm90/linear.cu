@@ -30,8 +30,9 @@ constexpr int k_step = 64;      // of a stage: 128 bytes a row, the swizzle's wi
 constexpr int row_tile = 64;    // weight rows of an instruction
 constexpr int producers = 128;  // one warp copies weights, three gather tokens
 constexpr int gatherers = 96;
-constexpr int gather_lag = 2;  // stages of gathered tokens under way
-constexpr int neighbours = 8;  // token tiles that share a pass over the weights
+constexpr int gather_ahead = 6;  // stages that gathered tokens are asked for before their turn
+constexpr int gather_lag = 2;    // stages of gathered tokens under way
+constexpr int neighbours = 8;    // token tiles that share a pass over the weights
 constexpr int max_slices = 8;
 constexpr int64_t enough_blocks = 96;  // of 132 processors
 
@@ -44,6 +45,7 @@ struct Product {
   int32_t row_tiles, token_tiles;  // token_tiles: grouped, of one block
   int32_t slices, slice_steps, steps;
   bool y_bf16, accumulate;
+  bool fours;  // y is written four neighbouring outputs at a time
   const int32_t *sorted, *expert_ids, *num_post_padded;
   int32_t x_divisor, block_m;
 };
@@ -173,6 +175,12 @@ __device__ void gather_tokens(const Product& a, std::byte* memory, Ring<S> ring)
     }
     for (int step = steps.begin; step < steps.end; ++step, ring.advance()) {
       const int k = step * k_step + piece * 8;
+      // Every block of the chip wants the same rows at the same time; without this all of them wait for memory.
+      if (const int ahead = k + gather_ahead * k_step; ahead < a.k) {
+#pragma unroll
+        for (int i = 0; i < passes; ++i)
+          if (x_row[i] >= 0 && i % 8 == piece) prefetch_line(a.x + x_row[i] * a.x_stride + ahead);
+      }
       std::byte* to = memory + ring.stage * S::stage_bytes + S::weight_bytes;
       barrier_wait(&ring.empty[ring.stage], ring.phase ^ 1);
 #pragma unroll
@@ -217,37 +225,75 @@ __device__ int y_row_of(const Product& a, const Tile& tile, int token) {
   return tile.token + token;
 }
 
+// Lanes r = 0 to 3 of a row of four (lane / 4 % 4) exchange: v[c] becomes lane c's v[r].
+__device__ void transpose(float (&v)[4]) {
+  const bool odd = threadIdx.x & 4, upper = threadIdx.x & 8;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const float other = __shfl_xor_sync(0xffffffffu, odd ? v[i] : v[i + 1], 4);
+    (odd ? v[i] : v[i + 1]) = other;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const float other = __shfl_xor_sync(0xffffffffu, upper ? v[i] : v[i + 2], 8);
+    (upper ? v[i] : v[i + 2]) = other;
+  }
+}
+
 // Accumulator i of a thread is weight row g + 8 (i / 2 % 2) of its warp and token 8 (i / 4) + 2 quad + i % 2; block b's
-// rows begin `groups` * 64 later. The rows of y lie in shared memory.
+// rows begin `groups` * 64 later. Four lanes exchange what they have of four tokens, so that each writes four
+// neighbouring outputs of one. The rows of y lie in shared memory.
+template <class S, int blocks, int n>
+__device__ void write_fours(const Product& a, const Tile& tile, const int* y_rows, const float (&sums)[blocks][n]) {
+  constexpr int apart = S::groups * row_tile;
+  const int lane = threadIdx.x % 32, quad = lane % 4, mine = lane / 4 % 4;
+  const int row = tile.row + threadIdx.x / 32 * 16 + lane / 16 * 4;
+#pragma unroll
+  for (int first = 0; first < n; first += 16)
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int y_row = y_rows[first * 2 + mine * 8 + quad * 2 + e];
+      const int64_t at = y_row * a.y_stride + row;
+#pragma unroll
+      for (int b = 0; b < blocks; ++b)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int i = first + half * 2 + e;
+          float v[4] = {sums[b][i], sums[b][i + 4], sums[b][i + 8], sums[b][i + 12]};
+          transpose(v);
+          if (y_row < 0) continue;
+          if (a.y_bf16) {
+            const __nv_bfloat162 low = __floats2bfloat162_rn(v[0], v[1]), high = __floats2bfloat162_rn(v[2], v[3]);
+            uint2 bits;
+            memcpy(&bits.x, &low, 4);
+            memcpy(&bits.y, &high, 4);
+            *reinterpret_cast<uint2*>(static_cast<__nv_bfloat16*>(a.y) + at + b * apart + half * 8) = bits;
+          } else {
+            *reinterpret_cast<float4*>(static_cast<float*>(a.y) + at + b * apart + half * 8) =
+                make_float4(v[0], v[1], v[2], v[3]);
+          }
+        }
+    }
+}
+
 template <class S, int blocks, int n>
 __device__ void write_tile(const Product& a, const Tile& tile, const int* y_rows, const float (&sums)[blocks][n]) {
   constexpr int apart = S::groups * row_tile;
+  if constexpr (n % 16 == 0) {
+    if (a.fours && tile.row + S::rows <= a.n) return write_fours<S>(a, tile, y_rows, sums);
+  }
   const int row = tile.row + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
-  const bool plain = tile.row + S::rows <= a.n && a.bias == nullptr && !a.accumulate;
 #pragma unroll
   for (int i = 0; i < n; i += 4)
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const int y_row = y_rows[i * 2 + quad * 2 + e];
       if (y_row < 0) continue;
-      if (plain && !a.y_bf16) {
-        float* y = static_cast<float*>(a.y) + y_row * a.y_stride + row;
 #pragma unroll
-        for (int b = 0; b < blocks; ++b) y[b * apart] = sums[b][i + e], y[b * apart + 8] = sums[b][i + 2 + e];
-      } else if (plain) {
-        __nv_bfloat16* y = static_cast<__nv_bfloat16*>(a.y) + y_row * a.y_stride + row;
-#pragma unroll
-        for (int b = 0; b < blocks; ++b) {
-          y[b * apart] = __float2bfloat16_rn(sums[b][i + e]);
-          y[b * apart + 8] = __float2bfloat16_rn(sums[b][i + 2 + e]);
-        }
-      } else {
-#pragma unroll
-        for (int b = 0; b < blocks; ++b)
-          for (int half = 0; half < 2; ++half)
-            if (row + b * apart + half * 8 < a.n)
-              write_out(a, tile, y_row, row + b * apart + half * 8, sums[b][i + half * 2 + e]);
-      }
+      for (int b = 0; b < blocks; ++b)
+        for (int half = 0; half < 2; ++half)
+          if (row + b * apart + half * 8 < a.n)
+            write_out(a, tile, y_row, row + b * apart + half * 8, sums[b][i + half * 2 + e]);
     }
 }
 
@@ -363,14 +409,14 @@ __global__ void __launch_bounds__(S::threads, S::together)
   }
   __syncthreads();
   if (threadIdx.x >= S::consumers) {
-    if constexpr (S::groups == 2) registers_release<56>();
+    if constexpr (S::groups == 2) registers_release<72>();
     if (threadIdx.x < S::consumers + 32) {
       if (threadIdx.x == S::consumers) copy_tiles<S>(&weights, &tokens, a, memory, ring);
     } else if constexpr (S::grouped) {
       gather_tokens<S>(a, memory, ring);
     }
   } else {
-    if constexpr (S::groups == 2) registers_claim<224>();
+    if constexpr (S::groups == 2) registers_claim<216>();
     multiply_tiles<S>(a, memory, ring);
   }
 }
@@ -398,6 +444,9 @@ void launch(const Operands& o, Product a, int64_t tiles, cudaStream_t stream) {
   const CUtensorMap weights = matrix_map(o.weight, o.weight_rows, a.k, int64_t(a.k) * 2, k_step, S::rows);
   const CUtensorMap tokens =
       S::grouped ? weights : matrix_map(o.x, a.tokens, o.x_columns, o.x_stride * 2, k_step, S::n);
+  const int64_t y_element = a.y_bf16 ? 2 : 4;
+  a.fours = a.bias == nullptr && !a.accumulate && a.y_stride % 4 == 0 && a.y_head % 4 == 0 &&
+            reinterpret_cast<uintptr_t>(a.y) % uintptr_t(4 * y_element) == 0;
   const bool cut = !S::sequential && a.slices > 1;
   cudaLaunchConfig_t config{};
   config.gridDim = unsigned(cut ? tiles * a.slices : std::min<int64_t>(tiles, int64_t(processors()) * S::together));
