@@ -29,6 +29,14 @@ __device__ inline void store(__nv_bfloat16* to, float value) {
   *to = __float2bfloat16_rn(value);
 }
 
+__device__ inline void store_four(float* to, const float (&value)[4]) {
+  *reinterpret_cast<float4*>(to) = make_float4(value[0], value[1], value[2], value[3]);
+}
+__device__ inline void store_four(__nv_bfloat16* to, const float (&value)[4]) {
+  const __nv_bfloat162 two[2] = {__floats2bfloat162_rn(value[0], value[1]), __floats2bfloat162_rn(value[2], value[3])};
+  *reinterpret_cast<uint2*>(to) = *reinterpret_cast<const uint2*>(two);
+}
+
 __device__ inline float silu(float x) {
   return x / (1.0f + expf(-x));
 }

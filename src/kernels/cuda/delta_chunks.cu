@@ -4,8 +4,8 @@
 //   n[i] = b[i] (v[i] - e^d[i] S^T k[i] - sum over j < i of e^(d[i] - d[j]) (k[i] . k[j]) n[j]).
 // That is linear in S: n = U - W S, where U and W solve the same triangular system for b v and b e^d k.
 //
-// `prepare` solves it for every chunk at once, a thread a column, in float32. `walk` then goes through the chunks of a
-// head in order, 32 columns of the state a block:
+// `prepare` solves it for every chunk at once, by blocks of 16 tokens with operands split into two f16. `walk` then
+// goes through the chunks of a head in order, 32 columns of the state a block:
 //   n = U - W S,   y = e^d Q S + P n,   S = e^d[63] S + K^T (e^(d[63] - d) n)
 // with P[i, j] = e^(d[i] - d[j]) (q[i] . k[j]). Products take operands rounded to f16 (11 bits, as TF32; nothing here
 // but v and S, whose size v bounds, can be large) and add in float32. Chunks begin at a row's first new token: bits
@@ -81,6 +81,10 @@ __device__ int first_chunk(const Chunks& a, int row) {
 __device__ uint32_t shared_address(const void* pointer) {
   return uint32_t(__cvta_generic_to_shared(pointer));
 }
+__device__ void copy_sixteen(void* to, const void* from, bool used = true) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(used ? 16 : 0)
+               : "memory");
+}
 template <bool transposed>
 __device__ void load_four(uint32_t (&m)[4], const __half* row) {
   if constexpr (transposed) {
@@ -120,26 +124,83 @@ __device__ void load_columns_transposed(uint32_t (&frag)[4], const __half* m, in
   load_four<false>(frag, m + (lane / 16 * 8 + lane % 8) * stride + lane / 8 % 2 * 8);
 }
 
+// A float as two halves, 22 bits together.
+struct Split {
+  __half high, low;
+};
+__device__ Split split(float value) {
+  const __half high = to_half(value);
+  return {high, __float2half_rn(value - __half2float(high))};
+}
+
+constexpr int block = 16;  // tokens of a block of the triangular system
+constexpr int blocks = chunk / block;
+constexpr int block_stride = block + 8;
+constexpr int value_stride = 128 + 4;  // floats
+
 struct Prepare {
   __half k[chunk * key_stride], q[chunk * key_stride];
-  float strict[chunk][chunk];  // b[i] e^(d[i] - d[j]) (k[i] . k[j]), j < i
-  float d[chunk], b[chunk];
+  // b[i] e^(d[i] - d[j]) (k[i] . k[j]), j < i: between blocks as split halves, inside a block as floats.
+  __half between[2][chunk * pair_stride];
+  float inside[blocks][block][block];
+  __half inverse[2][blocks][block * block_stride];  // of each block with its ones, split
+  float v[chunk * value_stride];                    // becomes U, as k becomes W
+  float d[chunk], b[chunk], d_factor[chunk];        // d_factor: b e^d
 };
 
-// The triangular system for one column: x[i] is the right side and becomes the solution.
-__device__ void solve(const Prepare& shared, float (&x)[chunk]) {
+// Column `column` of the inverse of a diagonal block: a thread each.
+__device__ void invert(Prepare& shared, int which, int column) {
+  float x[block];
 #pragma unroll
-  for (int i = 1; i < chunk; ++i) {
-    float sums[4] = {};
+  for (int i = 0; i < block; ++i) {
+    x[i] = i == column ? 1.0f : 0.0f;
 #pragma unroll
-    for (int j = 0; j < i; j += 4) {
-      const float4 factor = *reinterpret_cast<const float4*>(&shared.strict[i][j]);  // zeros from i on
-      sums[0] = fmaf(factor.x, x[j], sums[0]);
-      if (j + 1 < i) sums[1] = fmaf(factor.y, x[j + 1], sums[1]);
-      if (j + 2 < i) sums[2] = fmaf(factor.z, x[j + 2], sums[2]);
-      if (j + 3 < i) sums[3] = fmaf(factor.w, x[j + 3], sums[3]);
+    for (int j = 0; j < i; ++j) x[i] = fmaf(-shared.inside[which][i][j], x[j], x[i]);
+    const Split two = split(x[i]);
+    shared.inverse[0][which][i * block_stride + column] = two.high;
+    shared.inverse[1][which][i * block_stride + column] = two.low;
+  }
+}
+
+// d += a b with a and b split: three products of the four; the low parts' own is below float32's rounding.
+__device__ void multiply_split(float (&d)[4], const uint32_t (&a)[2][4], const uint32_t (&b)[2][4], int group) {
+  multiply(d, a[1], b[0][group * 2], b[0][group * 2 + 1]);
+  multiply(d, a[0], b[1][group * 2], b[1][group * 2 + 1]);
+  multiply(d, a[0], b[0][group * 2], b[0][group * 2 + 1]);
+}
+// Accumulators of 16 rows x 16 columns as the next product's rows, split.
+__device__ void as_rows(const float (&d)[2][4], uint32_t (&a)[2][4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const Split x = split(d[i / 2][i % 2 * 2]), y = split(d[i / 2][i % 2 * 2 + 1]);
+    const __half2 high = __halves2half2(x.high, y.high), low = __halves2half2(x.low, y.low);
+    memcpy(&a[0][i], &high, 4);
+    memcpy(&a[1][i], &low, 4);
+  }
+}
+
+// The triangular system, transposed: rows are 16 of the 256 columns of [b e^d k | b v], which x holds by blocks of
+// tokens as accumulators lie. Block after block: x = (x - sum of earlier blocks' x times `between`) times `inverse`.
+__device__ void solve(const Prepare& shared, float (&x)[blocks][2][4]) {
+  uint32_t solved[blocks][2][4], right[2][4];
+#pragma unroll
+  for (int i = 0; i < blocks; ++i) {
+    float sum[2][4] = {};
+#pragma unroll
+    for (int j = 0; j < i; ++j) {
+      for (int part = 0; part < 2; ++part)
+        load_columns_transposed(right[part], &shared.between[part][i * block * pair_stride + j * block], pair_stride);
+      for (int group = 0; group < 2; ++group) multiply_split(sum[group], solved[j], right, group);
     }
-    x[i] -= (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    float rest[2][4];
+#pragma unroll
+    for (int group = 0; group < 2; ++group)
+      for (int e = 0; e < 4; ++e) rest[group][e] = x[i][group][e] - sum[group][e], x[i][group][e] = 0;
+    uint32_t left[2][4];
+    as_rows(rest, left);
+    for (int part = 0; part < 2; ++part) load_columns_transposed(right[part], shared.inverse[part][i], block_stride);
+    for (int group = 0; group < 2; ++group) multiply_split(x[i][group], left, right, group);
+    as_rows(x[i], solved[i]);
   }
 }
 
@@ -155,13 +216,28 @@ __global__ void __launch_bounds__(threads, 2) prepare(Chunks a) {
   const int count = min(chunk, a.state.row_offsets[row + 1] - int(first));
   const int64_t item = int64_t(blockIdx.x) * a.heads + head, key_item = int64_t(blockIdx.x) * a.key_heads + key_head;
 
-  // Keys and queries, normalised; zeros past the last token.
-  for (int i = warp; i < chunk; i += warps) {
-    float4 k = make_float4(0, 0, 0, 0), q = k;
+  for (int i = threadIdx.x; i < chunk * a.v_dim / 4; i += threads) {
+    const int t = i / (a.v_dim / 4), piece = i % (a.v_dim / 4) * 4;
+    const bool used = t < count;
+    copy_sixteen(&shared.v[t * value_stride + piece],
+                 a.v + (used ? (first + t) * a.v_token + head * a.v_head + piece : 0), used);
+  }
+  // Keys and queries, normalised; zeros past the last token. All loads of a warp are under way together.
+  constexpr int each = chunk / warps;
+  float4 keys[each], queries[each];
+#pragma unroll
+  for (int r = 0; r < each; ++r) {
+    const int i = warp + r * warps;
+    keys[r] = queries[r] = make_float4(0, 0, 0, 0);
     if (i < count) {
-      k = *reinterpret_cast<const float4*>(a.k + (first + i) * a.k_token + key_head * a.k_head + lane * 4);
-      q = *reinterpret_cast<const float4*>(a.q + (first + i) * a.q_token + key_head * a.q_head + lane * 4);
+      keys[r] = *reinterpret_cast<const float4*>(a.k + (first + i) * a.k_token + key_head * a.k_head + lane * 4);
+      queries[r] = *reinterpret_cast<const float4*>(a.q + (first + i) * a.q_token + key_head * a.q_head + lane * 4);
     }
+  }
+#pragma unroll
+  for (int r = 0; r < each; ++r) {
+    const int i = warp + r * warps;
+    const float4 k = keys[r], q = queries[r];
     const float k_factor = 1.0f / sqrtf(warp_sum(k.x * k.x + k.y * k.y + k.z * k.z + k.w * k.w) + a.l2_eps);
     const float q_factor = a.scale / sqrtf(warp_sum(q.x * q.x + q.y * q.y + q.z * q.z + q.w * q.w) + a.l2_eps);
     const __half2 halves[4] = {
@@ -222,31 +298,62 @@ __global__ void __launch_bounds__(threads, 2) prepare(Chunks a) {
           strict[e] = j + e < i ? shared.b[i] * decay * kk[n][half * 2 + e] : 0.0f;
           upto[e] = decay * qk[n][half * 2 + e];
         }
-        *reinterpret_cast<float2*>(&shared.strict[i][j]) = make_float2(strict[0], strict[1]);
+        if (i / block == j / block) {
+          *reinterpret_cast<float2*>(&shared.inside[i / block][i % block][j % block]) =
+              make_float2(strict[0], strict[1]);
+        } else {
+          const Split x = split(strict[0]), y = split(strict[1]);
+          *reinterpret_cast<__half2*>(&shared.between[0][i * pair_stride + j]) = __halves2half2(x.high, y.high);
+          *reinterpret_cast<__half2*>(&shared.between[1][i * pair_stride + j]) = __halves2half2(x.low, y.low);
+        }
         *reinterpret_cast<__half2*>(a.pairs + (item * chunk + i) * chunk + j) = __floats2half2_rn(upto[0], upto[1]);
       }
   }
   __syncthreads();
 
-  const int column = threadIdx.x % key_dim;
-  float x[chunk];
-  if (threadIdx.x < key_dim) {
+  if (threadIdx.x < chunk) invert(shared, threadIdx.x / block, threadIdx.x % block);
+  if (threadIdx.x < chunk) shared.d_factor[threadIdx.x] = shared.b[threadIdx.x] * expf(shared.d[threadIdx.x]);
+  asm volatile("cp.async.wait_all;" ::: "memory");
+  __syncthreads();
+
+  // Warps 0 to 3 solve for W, 4 to 7 for U, 32 columns each, in the place of k and v: an element is read and written by
+  // one thread.
+  const int g = lane / 4, quad = lane % 4;
+#pragma unroll 1
+  for (int part = 0; part < 2; ++part) {
+    const int column = warp % 4 * 32 + part * 16 + g;
+    float x[blocks][2][4];
 #pragma unroll
-    for (int i = 0; i < chunk; ++i)
-      x[i] = shared.b[i] * expf(shared.d[i]) * __half2float(shared.k[i * key_stride + column]);
-  } else {
+    for (int i = 0; i < chunk / 8; ++i)
 #pragma unroll
-    for (int i = 0; i < chunk; ++i)
-      x[i] =
-          i < count && column < a.v_dim ? shared.b[i] * a.v[(first + i) * a.v_token + head * a.v_head + column] : 0.0f;
+      for (int e = 0; e < 4; ++e) {
+        const int t = i * 8 + quad * 2 + e % 2, c = column + e / 2 * 8;
+        x[i / 2][i % 2][e] = warp < 4 ? shared.d_factor[t] * __half2float(shared.k[t * key_stride + c])
+                                      : shared.b[t] * (c < a.v_dim ? shared.v[t * value_stride + c] : 0.0f);
+      }
+    solve(shared, x);
+#pragma unroll
+    for (int i = 0; i < chunk / 8; ++i)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int t = i * 8 + quad * 2 + e % 2, c = column + e / 2 * 8;
+        if (warp < 4) {
+          shared.k[t * key_stride + c] = to_half(x[i / 2][i % 2][e]);
+        } else if (c < a.v_dim) {
+          shared.v[t * value_stride + c] = x[i / 2][i % 2][e];
+        }
+      }
   }
-  solve(shared, x);
-  if (threadIdx.x < key_dim) {
-#pragma unroll
-    for (int i = 0; i < chunk; ++i) a.w[(item * chunk + i) * key_dim + column] = to_half(x[i]);
-  } else if (column < a.v_dim) {
-#pragma unroll
-    for (int i = 0; i < chunk; ++i) a.u[(item * chunk + i) * a.v_dim + column] = x[i];
+  __syncthreads();
+  for (int i = threadIdx.x; i < chunk * key_dim / 8; i += threads) {
+    const int t = i / (key_dim / 8), piece = i % (key_dim / 8) * 8;
+    *reinterpret_cast<uint4*>(a.w + (item * chunk + t) * key_dim + piece) =
+        *reinterpret_cast<const uint4*>(&shared.k[t * key_stride + piece]);
+  }
+  for (int i = threadIdx.x; i < chunk * a.v_dim / 4; i += threads) {
+    const int t = i / (a.v_dim / 4), piece = i % (a.v_dim / 4) * 4;
+    *reinterpret_cast<float4*>(a.u + (item * chunk + t) * a.v_dim + piece) =
+        *reinterpret_cast<const float4*>(&shared.v[t * value_stride + piece]);
   }
 }
 
@@ -260,10 +367,6 @@ struct Walk {
   __half state[key_dim * slice_stride];
   __half fresh[2][chunk * slice_stride];  // n, and n with the decay to the chunk's end
 };
-
-__device__ void copy_sixteen(void* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
-}
 
 __device__ void load_chunk(const Chunks& a, Stage& stage, int64_t index, int head, int first_column) {
   const int64_t item = index * a.heads + head, key_item = index * a.key_heads + head / (a.heads / a.key_heads);
@@ -417,7 +520,7 @@ bool fours(const TensorView& view) {
 
 bool delta_takes_chunks(const GatedDeltaArgs& a) {
   return a.k.size(2) == key_dim && a.v.size(2) % slice == 0 && a.v.size(2) <= 128 && a.dt.size(2) == 1 && fours(a.q) &&
-         fours(a.k) && fours(a.y) &&
+         fours(a.k) && fours(a.v) && fours(a.y) &&
          (reinterpret_cast<uintptr_t>(a.state.base) + uintptr_t(a.state.offset_bytes)) % 16 == 0;
 }
 

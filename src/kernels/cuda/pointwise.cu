@@ -60,10 +60,39 @@ __global__ void gated_activation_kernel(const float* x, int64_t x_stride, bool g
   store(y + t * y_stride + i, activate<activation>(x[i]) * up);
 }
 
+// Four neighbouring elements a thread.
+template <Activation activation, class Y>
+__global__ void gated_activation_fours(const float* x, int64_t x_stride, bool gated, int64_t width, Y* y,
+                                       int64_t y_stride) {
+  const int64_t t = blockIdx.x, i = (int64_t(blockIdx.y) * threads + threadIdx.x) * 4;
+  if (i >= width) return;
+  x += t * x_stride;
+  const float4 gates = __ldcs(reinterpret_cast<const float4*>(x + i));
+  float4 ups = make_float4(1, 1, 1, 1);
+  if (gated) ups = __ldcs(reinterpret_cast<const float4*>(x + width + i));
+  float up[4] = {ups.x, ups.y, ups.z, ups.w}, out[4];
+  const float gate[4] = {gates.x, gates.y, gates.z, gates.w};
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    if constexpr (activation == Activation::clamped_swiglu)
+      up[e] = fminf(fmaxf(up[e], -swiglu_limit), swiglu_limit) + 1.0f;
+    out[e] = activate<activation>(gate[e]) * up[e];
+  }
+  store_four(y + t * y_stride + i, out);
+}
+
 template <Activation activation>
 void launch_gate(const GatedActivationArgs& a, ExecContext& context) {
   with_float_type(a.y.dtype, [&](auto* type) {
     using Y = std::remove_pointer_t<decltype(type)>;
+    const bool fours = a.y.size(1) % 4 == 0 && a.x.strides[0] % 4 == 0 && a.y.strides[0] % 4 == 0 &&
+                       reinterpret_cast<uintptr_t>(a.x.data) % 16 == 0 &&
+                       reinterpret_cast<uintptr_t>(a.y.data) % 16 == 0;
+    if (fours) {
+      gated_activation_fours<activation, Y><<<grid_of(a.y.size(0), a.y.size(1) / 4), threads, 0, stream_of(context)>>>(
+          data_of<float>(a.x), a.x.strides[0], a.gated, a.y.size(1), data_of<Y>(a.y), a.y.strides[0]);
+      return;
+    }
     gated_activation_kernel<activation, Y><<<grid_of(a.y.size(0), a.y.size(1)), threads, 0, stream_of(context)>>>(
         data_of<float>(a.x), a.x.strides[0], a.gated, a.y.size(1), data_of<Y>(a.y), a.y.strides[0]);
   });

@@ -30,9 +30,7 @@ constexpr int k_step = 64;      // of a stage: 128 bytes a row, the swizzle's wi
 constexpr int row_tile = 64;    // weight rows of an instruction
 constexpr int producers = 128;  // one warp copies weights, three gather tokens
 constexpr int gatherers = 96;
-constexpr int gather_ahead = 6;  // stages that gathered tokens are asked for before their turn
-constexpr int gather_lag = 2;    // stages of gathered tokens under way
-constexpr int neighbours = 8;    // token tiles that share a pass over the weights
+constexpr int neighbours = 8;  // token tiles that share a pass over the weights
 constexpr int max_slices = 8;
 constexpr int64_t enough_blocks = 96;  // of 132 processors
 
@@ -60,7 +58,7 @@ struct Shape {
   static constexpr int consumers = groups * 128, threads = consumers + producers;
   static constexpr int together = groups == 1 ? 2 : 1;  // blocks of a processor
   static constexpr int stages = std::min((groups == 1 ? 104 : 200) * 1024 / stage_bytes, 12);
-  static_assert(stages >= gather_lag + 2 && stage_bytes % 1024 == 0);
+  static_assert(stages >= 3 && stage_bytes % 1024 == 0);
   static constexpr int shared_bytes =
       stages * stage_bytes + 2 * stages * int(sizeof(uint64_t)) + groups * n * int(sizeof(int));
 };
@@ -150,20 +148,14 @@ __device__ void copy_sixteen(std::byte* to, const void* from, bool used) {
                : "memory");
 }
 
-// Three warps: 16 bytes a thread, eight threads a row. A stage is announced when it has landed, `gather_lag` later.
+// Three warps: 16 bytes a thread, eight threads a row. The copies announce themselves when they have landed; a fence by
+// the announcer would wait for all that are under way (tried: a third slower), so the products' side has it.
 template <class S>
 __device__ void gather_tokens(const Product& a, std::byte* memory, Ring<S> ring) {
   constexpr int rows_at_once = gatherers / 8, passes = (S::n + rows_at_once - 1) / rows_at_once;
   const int thread = threadIdx.x - S::consumers - 32, piece = thread % 8, first_row = thread / 8;
   const int tiles = tile_count<S>(a);
   const Steps steps = steps_of(a, S::sequential);
-  Ring<S> landed = ring;
-  int under_way = 0;
-  const auto announce = [&] {
-    fence_async_proxy();
-    barrier_arrive(&landed.full[landed.stage]);
-    landed.advance();
-  };
   for (int index = first_tile(a, S::sequential); index < tiles; index += tile_stride(a, S::sequential)) {
     const Tile tile = tile_at<S>(a, index);
     int x_row[passes];
@@ -175,12 +167,6 @@ __device__ void gather_tokens(const Product& a, std::byte* memory, Ring<S> ring)
     }
     for (int step = steps.begin; step < steps.end; ++step, ring.advance()) {
       const int k = step * k_step + piece * 8;
-      // Every block of the chip wants the same rows at the same time; without this all of them wait for memory.
-      if (const int ahead = k + gather_ahead * k_step; ahead < a.k) {
-#pragma unroll
-        for (int i = 0; i < passes; ++i)
-          if (x_row[i] >= 0 && i % 8 == piece) prefetch_line(a.x + x_row[i] * a.x_stride + ahead);
-      }
       std::byte* to = memory + ring.stage * S::stage_bytes + S::weight_bytes;
       barrier_wait(&ring.empty[ring.stage], ring.phase ^ 1);
 #pragma unroll
@@ -190,16 +176,11 @@ __device__ void gather_tokens(const Product& a, std::byte* memory, Ring<S> ring)
         const bool used = x_row[i] >= 0 && k < a.k;
         copy_sixteen(to + row * 128 + (piece ^ (row % 8)) * 16, a.x + (used ? x_row[i] * a.x_stride + k : 0), used);
       }
-      asm volatile("cp.async.commit_group;" ::: "memory");
-      if (++under_way > gather_lag) {
-        asm volatile("cp.async.wait_group %0;" ::"n"(gather_lag) : "memory");
-        announce();
-        --under_way;
-      }
+      asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(&ring.full[ring.stage]))
+                   : "memory");
     }
   }
-  asm volatile("cp.async.wait_group 0;" ::: "memory");
-  for (; under_way > 0; --under_way) announce();
+  asm volatile("cp.async.wait_all;" ::: "memory");  // no copy outlives its thread
 }
 
 // One output.
@@ -348,6 +329,7 @@ __device__ void multiply_tiles(const Product& all, std::byte* memory, Ring<S> ri
     for (int step = steps.begin; step < steps.end; ++step) {
       const uint64_t at = uint64_t(ring.stage * S::stage_bytes) >> 4;
       barrier_wait(&ring.full[ring.stage], ring.phase);
+      if constexpr (S::grouped) fence_async_proxy();  // gathered tokens are ordinary writes
       wgmma_begin();
 #pragma unroll
       for (int k = 0; k < k_step / 16; ++k)
