@@ -72,6 +72,7 @@ __device__ void attend(const Rows& a, const float* q, int64_t k_dim, int64_t v_d
       const float rescale = expf(before - base);
       const float total = warp_sum(weight);
       shared.scores[warp][lane] = weight;
+      __syncwarp();  // every lane has read what was the highest
       if (lane == 0) {
         shared.highest[warp] = highest;
         shared.rescale[warp] = rescale;

@@ -42,8 +42,11 @@ __host__ __device__ inline int chunks_of(int fresh) {
   return fresh < chunk ? 0 : (fresh + chunk - 1) / chunk;
 }
 
+__device__ float bounded(float value) {  // to what f16 holds
+  return fminf(fmaxf(value, -65504.0f), 65504.0f);
+}
 __device__ __half to_half(float value) {
-  return __float2half_rn(fminf(fmaxf(value, -65504.0f), 65504.0f));
+  return __float2half_rn(bounded(value));
 }
 
 // Row and chunk inside it of the step's chunk `index`.
@@ -172,8 +175,10 @@ __device__ void multiply_split(float (&d)[4], const uint32_t (&a)[2][4], const u
 __device__ void as_rows(const float (&d)[2][4], uint32_t (&a)[2][4]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const Split x = split(d[i / 2][i % 2 * 2]), y = split(d[i / 2][i % 2 * 2 + 1]);
-    const __half2 high = __halves2half2(x.high, y.high), low = __halves2half2(x.low, y.low);
+    const float x = bounded(d[i / 2][i % 2 * 2]), y = bounded(d[i / 2][i % 2 * 2 + 1]);
+    const __half2 high = __floats2half2_rn(x, y);
+    const float2 back = __half22float2(high);
+    const __half2 low = __floats2half2_rn(x - back.x, y - back.y);
     memcpy(&a[0][i], &high, 4);
     memcpy(&a[1][i], &low, 4);
   }
@@ -362,8 +367,9 @@ struct Stage {
   float u[chunk][slice];
   float d[chunk];
 };
+constexpr int stages = 3;
 struct Walk {
-  Stage stages[2];
+  Stage stage[stages];
   __half state[key_dim * slice_stride];
   __half fresh[2][chunk * slice_stride];  // n, and n with the decay to the chunk's end
 };
@@ -409,10 +415,12 @@ __global__ void __launch_bounds__(threads, 1) walk(Chunks a) {
         const float2 two = *reinterpret_cast<const float2*>(read + offset + int64_t(half) * 8 * a.v_dim + n * 8);
         state[n][half * 2] = two.x, state[n][half * 2 + 1] = two.y;
       }
-  load_chunk(a, shared.stages[0], first, head, first_column);
-  asm volatile("cp.async.commit_group;" ::: "memory");
+  for (int c = 0; c < stages - 1; ++c) {
+    if (c < chunks) load_chunk(a, shared.stage[c], first + c, head, first_column);
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  }
   for (int c = 0; c < chunks; ++c) {
-    const Stage& stage = shared.stages[c % 2];
+    const Stage& stage = shared.stage[c % stages];
 #pragma unroll
     for (int n = 0; n < slice / 8; ++n)
 #pragma unroll
@@ -421,9 +429,10 @@ __global__ void __launch_bounds__(threads, 1) walk(Chunks a) {
         two.x = to_half(state[n][half * 2]), two.y = to_half(state[n][half * 2 + 1]);
         *reinterpret_cast<__half2*>(&shared.state[(warp * 16 + g + half * 8) * slice_stride + n * 8 + quad * 2]) = two;
       }
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
-    __syncthreads();  // this chunk has come and nobody reads the other stage any more
-    if (c + 1 < chunks) load_chunk(a, shared.stages[(c + 1) % 2], first + c + 1, head, first_column);
+    asm volatile("cp.async.wait_group %0;" ::"n"(stages - 2) : "memory");
+    __syncthreads();  // this chunk has come and nobody reads the stage of the one before any more
+    if (const int next = c + stages - 1; next < chunks)
+      load_chunk(a, shared.stage[next % stages], first + next, head, first_column);
     asm volatile("cp.async.commit_group;" ::: "memory");
 
     const int token = warp % 4 * 16;

@@ -64,7 +64,7 @@ __global__ void gated_activation_kernel(const float* x, int64_t x_stride, bool g
 template <Activation activation, class Y>
 __global__ void gated_activation_fours(const float* x, int64_t x_stride, bool gated, int64_t width, Y* y,
                                        int64_t y_stride) {
-  const int64_t t = blockIdx.x, i = (int64_t(blockIdx.y) * threads + threadIdx.x) * 4;
+  const int64_t t = blockIdx.x, i = (int64_t(blockIdx.y) * blockDim.x + threadIdx.x) * 4;
   if (i >= width) return;
   x += t * x_stride;
   const float4 gates = __ldcs(reinterpret_cast<const float4*>(x + i));
@@ -89,8 +89,11 @@ void launch_gate(const GatedActivationArgs& a, ExecContext& context) {
                        reinterpret_cast<uintptr_t>(a.x.data) % 16 == 0 &&
                        reinterpret_cast<uintptr_t>(a.y.data) % 16 == 0;
     if (fours) {
-      gated_activation_fours<activation, Y><<<grid_of(a.y.size(0), a.y.size(1) / 4), threads, 0, stream_of(context)>>>(
-          data_of<float>(a.x), a.x.strides[0], a.gated, a.y.size(1), data_of<Y>(a.y), a.y.strides[0]);
+      const int64_t pieces = a.y.size(1) / 4;
+      const unsigned block = unsigned(std::min<int64_t>((pieces + 31) / 32 * 32, threads));
+      gated_activation_fours<activation, Y>
+          <<<dim3(unsigned(a.y.size(0)), blocks_for(pieces, block)), block, 0, stream_of(context)>>>(
+              data_of<float>(a.x), a.x.strides[0], a.gated, a.y.size(1), data_of<Y>(a.y), a.y.strides[0]);
       return;
     }
     gated_activation_kernel<activation, Y><<<grid_of(a.y.size(0), a.y.size(1)), threads, 0, stream_of(context)>>>(

@@ -250,8 +250,9 @@ __device__ void write_fours(const Product& a, const Tile& tile, const int* y_row
             memcpy(&bits.y, &high, 4);
             *reinterpret_cast<uint2*>(static_cast<__nv_bfloat16*>(a.y) + at + b * apart + half * 8) = bits;
           } else {
-            *reinterpret_cast<float4*>(static_cast<float*>(a.y) + at + b * apart + half * 8) =
-                make_float4(v[0], v[1], v[2], v[3]);
+            // Streamed: the weights and tokens that other blocks read again should stay in the L2.
+            __stcs(reinterpret_cast<float4*>(static_cast<float*>(a.y) + at + b * apart + half * 8),
+                   make_float4(v[0], v[1], v[2], v[3]));
           }
         }
     }
