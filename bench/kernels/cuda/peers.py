@@ -1,4 +1,4 @@
-"""PyTorch on the shapes of cuda_bench.cc: cold L2, random data, medians. The best of the ways a user would write it."""
+"""PyTorch on the shapes of cuda_bench: cold L2, random data, medians. The best of the ways a user would write it."""
 import statistics
 
 import torch
@@ -46,9 +46,44 @@ def linear(tokens, n, k):
     print(f"torch linear {tokens} x [{n}, {k}]: {median_us(lambda: F.linear(x, w)):9.1f} us", flush=True)
 
 
+def sdpa(batch, heads, kv_heads, queries, keys):
+    q = torch.randn(batch, heads, queries, 128, device="cuda", dtype=torch.bfloat16)
+    k, v = (torch.randn(batch, kv_heads, keys, 128, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    us = median_us(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=queries > 1, enable_gqa=True))
+    print(f"torch sdpa {heads}/{kv_heads} b{batch} s{keys} new {queries}: {us:9.1f} us", flush=True)
+
+
+def experts(tokens, count, top_k, hidden, width):
+    x = torch.randn(tokens, hidden, device="cuda", dtype=torch.bfloat16)
+    up = torch.randn(count, hidden, 2 * width, device="cuda", dtype=torch.bfloat16) * 0.03
+    down = torch.randn(count, width, hidden, device="cuda", dtype=torch.bfloat16) * 0.03
+    ids = torch.rand(tokens, count, device="cuda").topk(top_k).indices
+    weights = torch.rand(tokens, top_k, device="cuda")
+
+    def run():
+        flat = ids.flatten()
+        order = flat.argsort(stable=True)
+        ends = torch.bincount(flat, minlength=count).cumsum(0).to(torch.int32)
+        both = torch._grouped_mm(x[order // top_k], up, offs=ends)
+        y = torch._grouped_mm(F.silu(both[:, :width]) * both[:, width:], down, offs=ends)
+        pairs = torch.empty_like(y)
+        pairs[order] = y
+        return (pairs.view(tokens, top_k, hidden) * weights[..., None]).sum(1)
+
+    print(f"torch grouped_mm {count} x {width}, top {top_k}, T={tokens}: {median_us(run, 9):9.1f} us", flush=True)
+
+
 mla(16, 128, 4096)
 mla(16, 1, 32768)
 mla(128, 128, 4096)
-for tokens in (1, 16, 128, 2048):
+sdpa(64, 32, 8, 1, 4096)
+sdpa(1, 32, 8, 8192, 8192)
+for tokens in (1, 16, 128, 512, 2048, 4096):
     linear(tokens, 4096, 4096)
-linear(1, 102400, 2048)
+for n, k in ((28672, 4096), (4096, 14336), (2048, 2048), (102400, 2048)):
+    for tokens in (1, 128, 4096):
+        if n < 100000 or tokens < 4096:
+            linear(tokens, n, k)
+for tokens in (1, 32, 128):
+    experts(tokens, 64, 6, 2048, 1408)
+experts(32768, 128, 8, 2048, 768)
