@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "cli/prompt_logits.h"
 #include "cli/terminal.h"
+#include "models/model_source.h"
 
 namespace medley::cli {
 namespace {
@@ -109,12 +110,13 @@ bool verify_case(EngineCore& core, const ExpectedCase& expected, const std::vect
 
 int verify(VerifyOptions options) {
   const std::filesystem::path model = options.folder;
+  const std::unique_ptr<ModelSource> source = open_model(model);  // names what is missing
   const std::filesystem::path folder = std::filesystem::is_directory(model) ? model : model.parent_path();
   Terminal terminal(options.quiet);
   const Expected expected = read_expected(folder / "expected.safetensors");
   options.engine.mtp = expected.mtp;
   options.engine.progress = terminal.progress();
-  const std::unique_ptr<EngineCore> core = EngineCore::load(model, options.engine, options.chunk);
+  const std::unique_ptr<EngineCore> core = EngineCore::load(*source, options.engine, options.chunk);
   terminal.clear_progress();
   terminal.line("on " + core->backend());
   if (expected.vocab != core->info().vocab_size)

@@ -198,7 +198,7 @@ std::vector<int64_t> ConfigReader::integers(const std::string& field) {
 std::vector<int64_t> ConfigReader::integer_or_list(const std::string& field) {
   const nlohmann::json* value = find(field);
   if (value == nullptr) return {};
-  return value->is_array() ? integers(field) : std::vector<int64_t>{integer(field)};
+  return value->is_array() ? integers(field) : std::vector<int64_t>{integer_from(field, 0)};
 }
 
 std::vector<double> ConfigReader::numbers(const std::string& field) {

@@ -34,7 +34,7 @@ class ConfigReader {
   std::vector<int64_t> integers(const std::string& field);   // absent: empty; from 0 on
   std::vector<double> numbers(const std::string& field);     // absent: empty; {"__float__": "Infinity"} is a number
   std::vector<std::string> texts(const std::string& field);  // absent: empty
-  std::vector<int64_t> integer_or_list(const std::string& field);  // absent: empty
+  std::vector<int64_t> integer_or_list(const std::string& field);  // absent: empty; from 0 on
   std::optional<ConfigReader> object(const std::string& field);
 
   bool has(const std::string& field) const;      // and is not null

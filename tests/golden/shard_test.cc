@@ -40,8 +40,10 @@ class ShardTest : public testing::TestWithParam<std::filesystem::path> {
  protected:
   std::vector<TakenWeight> load(Shard shard) {
     const auto model = make_model(read_config(GetParam()), GetParam().string());
-    const auto checkpoint = open_model(GetParam())->checkpoint();
-    WeightLoader weights(*checkpoint, shard);
+    // Over nothing for GGUF files: their tensors are small here, and a slice that cuts a block is refused.
+    const bool blocks = !std::filesystem::exists(GetParam() / "config.json");
+    const auto checkpoint = blocks ? nullptr : open_model(GetParam())->checkpoint();
+    WeightLoader weights = blocks ? WeightLoader(shard) : WeightLoader(*checkpoint, shard);
     KernelSelector kernels(Device::cpu);
     Place comm(shard);
     ThreadPool threads(1);
