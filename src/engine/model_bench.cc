@@ -43,9 +43,16 @@ struct Bench {
     return bytes + bytes / 8;
   }
 
-  void hold(RequestId request, int64_t tokens, int64_t computed) {
+  void reserve(RequestId request, int64_t tokens) {
     if (!cache.reserve(request, tokens)) fail("the benchmark's cache is too small");
-    cache.commit(request, computed);
+  }
+  // A request with `tokens` behind it, as one step would have computed them.
+  void hold(RequestId request, int32_t tokens) {
+    reserve(request, tokens);
+    StepPlan plan;
+    plan.rows.push_back({.request = request, .new_tokens = tokens});
+    cache.fill(plan);
+    cache.commit(request, tokens);
   }
 
   const std::vector<KvCacheSpec>& specs;
@@ -70,7 +77,7 @@ DecodeTimes ModelBench::decode(const DecodeCase& one) const {
   Bench bench(loaded_, one.batch, one.context + steps + 1, graphs_);
   Sampler sampler(loaded_.model->info().vocab_size, *loaded_.threads);
   for (int32_t i = 0; i < one.batch; ++i) {
-    bench.hold(RequestId(i + 1), one.context + steps + 1, one.context);
+    bench.hold(RequestId(i + 1), int32_t(one.context));
     sampler.start(i, {.temperature = 0}, {});
   }
   std::vector<int32_t> next(size_t(one.batch), 1);
@@ -79,6 +86,7 @@ DecodeTimes ModelBench::decode(const DecodeCase& one) const {
   const auto run = [&](bool choose) {
     StepPlan plan{.step = uint64_t(computed)};
     for (int32_t i = 0; i < one.batch; ++i) {
+      bench.reserve(RequestId(i + 1), computed + 1);
       plan.rows.push_back({.request = RequestId(i + 1),
                            .computed = computed,
                            .new_tokens = 1,
@@ -119,7 +127,7 @@ double ModelBench::prefill(int32_t tokens, int repeats) const {
   Bench bench(loaded_, 1, tokens + 1, graphs_);
   std::vector<double> seconds;
   for (int i = 0; i < repeats + 1; ++i) {
-    bench.hold(1, tokens + 1, 0);
+    bench.reserve(1, tokens + 1);
     StepPlan plan{.step = uint64_t(i)};
     plan.rows.push_back({.request = 1, .new_tokens = tokens, .logits = LogitsWanted::last, .sample = true});
     for (int32_t t = 0; t < tokens; ++t) plan.token_ids.push_back(int32_t(t * 7919 % loaded_.model->info().vocab_size));
