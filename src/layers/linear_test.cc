@@ -71,7 +71,7 @@ class LinearTest : public testing::Test {
   }
 
   std::vector<double> dequantized(const std::string& name) {
-    const TensorView view = checkpoint_->find(name)->tensor->view;
+    const TensorView view = checkpoint_->find(name)->tensor.view;
     std::vector<float> values(size_t(view.elements()));
     dequantize(view, values.data());
     return {values.begin(), values.end()};
