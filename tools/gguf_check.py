@@ -8,9 +8,10 @@ MEDLEY is the command, WORK a folder for what is fetched and built (kept for the
 "SKIPPED: ..." and exit code 0 only when a package cannot be had; 1 when a comparison fails. Needs numpy, safetensors, gguf.
 
 Greedy continuations count up to the first position where llama.cpp's two best logits are closer than the two
-arithmetics can tell apart: llama.cpp rounds activations to 8 bits before it multiplies blocks, medley does not (it runs
-here with --dtype f32). How far that moves a logit is measured on the same file: the largest distance over all positions
-of the prompts, doubled, for both logits of a pair may move.
+arithmetics can tell apart. How far apart they are is measured: the largest distance of a logit over all positions of
+the prompts, doubled, for both logits of a pair may move. On the same file that is much (llama.cpp rounds activations to
+8 bits before it multiplies blocks; medley, with --dtype f32, does not), so llama.cpp also runs the same values written
+out as float32, where it is next to nothing and every token counts.
 """
 
 import json
@@ -116,13 +117,38 @@ def check_tokens(name, path, medley, llama):
     return wrong == 0
 
 
-def check_greedy(name, path, medley, llama):
+def float_twin(path):
+    """The same model with every tensor as float32, beside the file."""
+    import gguf
+    from gguf.quants import dequantize
+
+    twin = path.with_suffix(".f32.gguf")
+    if twin.exists():
+        return twin
+    reader = gguf.GGUFReader(path)
+    writer = gguf.GGUFWriter(twin, reader.fields["general.architecture"].contents())
+    for key, field in reader.fields.items():
+        if key.startswith("GGUF.") or key == "general.architecture":
+            continue
+        kind = field.types[0]
+        writer.add_key_value(key, field.contents(), kind, field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
+    for tensor in reader.tensors:
+        shape = [int(size) for size in reversed(tensor.shape)]
+        writer.add_tensor(tensor.name, dequantize(tensor.data, tensor.tensor_type).reshape(shape).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return twin
+
+
+def check_greedy(name, path, theirs_path, medley, llama):
     prompts = [llama.tokens(path, [prompt])[0] for prompt in PROMPTS]
-    theirs = llama.logits(path, prompts)
+    theirs = llama.logits(theirs_path, prompts)
     apart = max(np.abs(medley.logits(path, ids) - logits).max() for ids, logits in zip(prompts, theirs))
     print(f"{name}: logits of {len(PROMPTS)} prompts at most {apart:.3f} apart, deviation {theirs[0].std():.2f}")
     good = True
-    for prompt, ids, (tokens, gaps) in zip(PROMPTS, prompts, llama.greedy(path, prompts, STEPS)):
+    for prompt, ids, (tokens, gaps) in zip(PROMPTS, prompts, llama.greedy(theirs_path, prompts, STEPS)):
         found = medley.greedy(path, ids, STEPS)
         same = next((i for i in range(STEPS) if found[i : i + 1] != tokens[i : i + 1]), STEPS)
         decided = next((i for i in range(STEPS) if gaps[i] < 2 * apart), STEPS)
@@ -140,7 +166,8 @@ def check_real(medley, llama, work):
     for name, fetch in (("SmolLM2-135M-Instruct Q4_1", smollm2), ("Gemma-3-270M Q4_K_M", gemma3)):
         path = fetch(work)
         good &= check_tokens(name, path, medley, llama)
-        good &= check_greedy(name, path, medley, llama)
+        good &= check_greedy(name, path, path, medley, llama)
+        good &= check_greedy(name + ", llama.cpp in float32", path, float_twin(path), medley, llama)
     return good
 
 
