@@ -31,7 +31,8 @@ struct Moe::ExpertViews {
   std::vector<float> gate_up_bias, down_bias;  // [experts, rows]; empty: none
 };
 
-Moe::Moe(LoadContext& context, const MoeSpec& spec) : spec_(spec), dtype_(context.dtype), comm_(&context.comm) {
+Moe::Moe(LoadContext& context, const MoeSpec& spec)
+    : spec_(spec), dtype_(context.dtype), device_(context.kernels.device()), comm_(&context.comm) {
   // As GGUF files have the experts of families that put gate and up into one tensor.
   const bool one_tensor = spec.storage == ExpertStorage::stacked || spec.storage == ExpertStorage::interleaved;
   if (one_tensor && context.weights.has(spec.prefix + "experts.up_proj.weight")) {
@@ -164,10 +165,13 @@ void Moe::load_shared(LoadContext& context) {
 Moe::Aligned Moe::align(const TensorView& topk_ids, ExecContext& exec) const {
   const int64_t pairs = topk_ids.elements(), slots = gate_up_.slots();
   Aligned aligned;
-  // Rows a block: no more than an expert gets on average, so that padding stays small. Blocks only tile M: no output
-  // depends on them.
-  aligned.block_m = 1;
-  while (aligned.block_m < 64 && aligned.block_m * slots < pairs) aligned.block_m *= 2;
+  // Rows a block. Blocks only tile M: no output depends on them. On the host no more than an expert gets on average, so
+  // that padding stays small; on a device twice that, so that few experts' weights are read more than once, and at
+  // least what its matrix instruction takes.
+  const bool host = device_ == Device::cpu;
+  const int64_t wanted = host ? pairs : 2 * pairs, most = host ? 64 : 128;
+  aligned.block_m = host ? 1 : 8;
+  while (aligned.block_m < most && aligned.block_m * slots < wanted) aligned.block_m *= 2;
   const int64_t capacity = align_capacity(pairs, slots, aligned.block_m);
   aligned.sorted_token_ids = exec.workspace.alloc(DType::i32, {capacity});
   aligned.expert_ids = exec.workspace.alloc(DType::i32, {capacity / aligned.block_m});

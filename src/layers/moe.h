@@ -69,6 +69,7 @@ class Moe {
 
   MoeSpec spec_;
   DType dtype_;
+  Device device_;
   Communicator* comm_ = nullptr;
   Linear router_;
   Parameter correction_bias_;

@@ -119,11 +119,12 @@ TEST_F(SentencepieceTest, BytesPrefixAndTokensOfTheUser) {
 }
 
 TEST_F(SentencepieceTest, WhatDoesNotFitIsRefused) {
-  const auto refused = [&](const char* says) {
+  const auto refused = [&](const std::string& says) {
     EXPECT_THAT([&] { make_gguf_tokenizer(vocabulary_); }, ThrowsMessage<Error>(HasSubstr(says)));
   };
+  const size_t tokens = vocabulary_.tokens.size();
   vocabulary_.scores.pop_back();
-  refused("tokenizer.ggml.scores has 265 numbers for 266 tokens");
+  refused(fmt::format("tokenizer.ggml.scores has {} numbers for {} tokens", tokens - 1, tokens));
   vocabulary_.model = "gpt2";
   vocabulary_.pre = "nobody's";
   refused("tokenizer.ggml.pre \"nobody's\" is not known; medley knows gpt-2");
