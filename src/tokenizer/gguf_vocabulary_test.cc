@@ -123,7 +123,7 @@ TEST_F(SentencepieceTest, WhatDoesNotFitIsRefused) {
     EXPECT_THAT([&] { make_gguf_tokenizer(vocabulary_); }, ThrowsMessage<Error>(HasSubstr(says)));
   };
   vocabulary_.scores.pop_back();
-  refused("tokenizer.ggml.scores has 265 numbers for 266 tokens");
+  refused("tokenizer.ggml.scores has 266 numbers for 267 tokens");
   vocabulary_.model = "gpt2";
   vocabulary_.pre = "nobody's";
   refused("tokenizer.ggml.pre \"nobody's\" is not known; medley knows gpt-2");
