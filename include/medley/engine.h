@@ -32,8 +32,8 @@ struct EngineOptions {
   std::string kernels;  // highest level of kernels: "ref", "simd", "avx512"; "cuda", "sm90"; empty: the best there is
   bool graphs = true;   // CUDA: steps that only decode are recorded and replayed
   bool random_weights = false;  // none are read, they are made up: for measuring, from a config.json alone
-  // Of keys with equal index scores DeepSeek-V3.2's indexer takes the later ones, not the earlier: for a comparison that
-  // must know which results hang on such a choice.
+  // Of keys with equal index scores DeepSeek-V3.2's indexer takes the later ones, not the earlier: for a comparison
+  // that must know which results hang on such a choice.
   bool later_ties = false;
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;  // of loading
 };

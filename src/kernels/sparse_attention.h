@@ -9,8 +9,8 @@ namespace medley {
 
 // index_select: of the keys at positions p up to the query's own, the top_k with the highest index score
 //   sum over heads h of weights[h] * relu(q[h] . k[p]),
-// ties to the lower position (later_ties: to the higher); all of them, unscored, where there are no more than top_k. (The published scores have
-// constant factors, which change no choice.)
+// ties to the lower position (later_ties: to the higher); all of them, unscored, where there are no more than top_k.
+// (The published scores have constant factors, which change no choice.)
 struct IndexSelectDesc {
   int64_t heads = 0, dim = 0;
   DType cache = DType::bf16;

@@ -1,9 +1,10 @@
-// What llama.cpp computes for a GGUF file, for tools/gguf_check.py, which compiles it against an installed llama.cpp; no
-// part of medley.
+// What llama.cpp computes for a GGUF file, for tools/gguf_check.py, which compiles it against an installed llama.cpp;
+// no part of medley.
 //
 //   logits FILE tokens        lines of JSON-free text on stdin, each "N\n" and N bytes: prints the token ids of each
-//   logits FILE logits OUT    lines of token ids on stdin: writes float32 [tokens, vocab] of each to OUT, one after another
-//   logits FILE greedy N      lines of token ids on stdin: prints N greedy tokens, each as id:gap between the two best
+//   logits FILE logits OUT    lines of token ids on stdin: writes float32 [tokens, vocab] of each to OUT, one after
+//   another logits FILE greedy N      lines of token ids on stdin: prints N greedy tokens, each as id:gap between the
+//   two best
 #include <llama.h>
 
 #include <algorithm>
@@ -59,7 +60,8 @@ void print_tokens(const llama_vocab* vocab) {
     std::cin.read(text.data(), std::streamsize(text.size()));
     std::cin.ignore(1);
     std::vector<llama_token> ids(text.size() + 16);
-    const int count = llama_tokenize(vocab, text.data(), int32_t(text.size()), ids.data(), int32_t(ids.size()), true, true);
+    const int count =
+        llama_tokenize(vocab, text.data(), int32_t(text.size()), ids.data(), int32_t(ids.size()), true, true);
     for (int i = 0; i < count; ++i) std::printf("%s%d", i > 0 ? " " : "", ids[size_t(i)]);
     std::printf("\n");
   }
@@ -69,9 +71,11 @@ void print_tokens(const llama_vocab* vocab) {
 
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
-  llama_log_set([](ggml_log_level level, const char* text, void*) {
-    if (level >= GGML_LOG_LEVEL_ERROR || std::getenv("LLAMA_VERBOSE")) std::fputs(text, stderr);
-  }, nullptr);
+  llama_log_set(
+      [](ggml_log_level level, const char* text, void*) {
+        if (level >= GGML_LOG_LEVEL_ERROR || std::getenv("LLAMA_VERBOSE")) std::fputs(text, stderr);
+      },
+      nullptr);
   const std::string mode = argv[2];
   llama_model_params params = llama_model_default_params();
   params.vocab_only = mode == "tokens";
