@@ -105,8 +105,9 @@ void ConfigReader::wrong_type(const std::string& field, const std::string& wante
 
 namespace {
 
-// Above any size of a published model, and small enough that a product of two and their sums stay far from overflow.
-constexpr int64_t largest_integer = int64_t(1) << 30;
+// Above any size of a published model (the largest are contexts of 10 million tokens): products of two stay far from
+// overflow, and a table of one row small.
+constexpr int64_t largest_integer = int64_t(1) << 24;
 
 // Sizes written as 64.0 occur; anything else that is not whole is a mistake.
 std::optional<int64_t> as_integer(const nlohmann::json& value) {

@@ -18,7 +18,7 @@ class ConfigReader {
   ConfigReader(const nlohmann::json& object, std::string origin, std::string path = "");
 
   // Required when no default is given; a field that is null counts as absent. Errors name file and field. Integers are
-  // sizes and counts: from 1 (or from the default, if that is smaller) to 2^30, so that nothing made of them divides by
+  // sizes and counts: from 1 (or from the default, if that is smaller) to 2^24, so that nothing made of them divides by
   // zero or overflows.
   int64_t integer(const std::string& field);
   int64_t integer(const std::string& field, int64_t fallback);

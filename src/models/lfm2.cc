@@ -32,6 +32,7 @@ int64_t read_intermediate(ConfigReader& config) {
   const bool adjust = config.boolean("block_auto_adjust_ff_dim", true);
   const bool has_factor = config.has("block_ffn_dim_multiplier") || !config.has_key("block_ffn_dim_multiplier");
   const double factor = config.number("block_ffn_dim_multiplier", 1);
+  if (!(factor > 0 && factor <= 1000)) config.refuse("block_ffn_dim_multiplier", "a factor up to 1000 is wanted");
   const int64_t multiple = config.integer("block_multiple_of", 256);
   if (!adjust) return size;
   size = 2 * size / 3;

@@ -19,7 +19,8 @@ std::optional<std::string> from_base64(std::string_view text) {
                                              : -1;
     if (value < 0) return std::nullopt;
     bits = bits << 6 | uint32_t(value);
-    if ((count += 6) < 8) continue;
+    count += 6;
+    if (count < 8) continue;
     count -= 8;
     out += char(bits >> count & 0xff);
   }

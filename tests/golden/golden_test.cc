@@ -96,7 +96,7 @@ class MtpTest : public GoldenTest {};
 TEST_P(MtpTest, LogitsAreTransformersInAnyChunking) {
   const std::vector<GoldenCase> cases = read_golden(GetParam());
   const std::vector<double> allowed = tolerances(cases, true);
-  for (const char* kernels : {"ref", ""})
+  for (const std::string& kernels : {plain_kernels(), std::string()})
     for (const bool reproducible : {false, true})
       for (const int64_t chunk : {0, 1, 7}) {
         const auto plain = load(chunk, reproducible, kernels), drafting = load(chunk, reproducible, kernels, true);

@@ -45,8 +45,9 @@ void tensors(GgufTensors& tensors) {
   const std::string end = keys.integer("expert_count", 0) > 0 ? "_shexp.weight" : ".weight";
   for (int64_t layer = 0; layer < keys.layers(); ++layer) {
     const std::string at = fmt::format("blk.{}.", layer), to = fmt::format("model.layers.{}.shared_mlp.", layer);
-    tensors.join({at + "ffn_gate" + end, at + "ffn_up" + end}, to + "input_linear.weight");
-    tensors.add(at + "ffn_down" + end, to + "output_linear.weight");
+    const auto name = [&](const char* part) { return fmt::format("{}{}{}", at, part, end); };
+    tensors.join({name("ffn_gate"), name("ffn_up")}, to + "input_linear.weight");
+    tensors.add(name("ffn_down"), to + "output_linear.weight");
   }
   const std::vector<GgufRule> rules{{"ssm_dt.bias", "mamba.dt_bias"},
                                     {"ffn_gate_inp", "block_sparse_moe.router.layer"},

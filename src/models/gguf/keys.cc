@@ -35,8 +35,12 @@ GgufKeys::GgufKeys(const std::vector<GgufFile>& files) : files_(&files) {
   if (type != nullptr && type->string() != "model")
     fail("{}: general.type is \"{}\"; medley runs models (\"model\")", first.path(), type->string());
   architecture_ = first.value("general.architecture").string();
-  layers_ = integer("block_count") - integer("nextn_predict_layers", 0);
-  if (layers_ <= 0 || layers_ > 1 << 16) fail("{}: {}.block_count leaves {} layers", where(), architecture_, layers_);
+  constexpr int64_t most_layers = 10'000;
+  const int64_t blocks = integer("block_count"), later = integer("nextn_predict_layers", 0);
+  if (blocks < 1 || blocks > most_layers || later < 0 || later >= blocks)
+    fail("{}: {}.block_count {} with {} layers that predict further tokens; 1 to {} layers are wanted", where(),
+         architecture_, blocks, later, most_layers);
+  layers_ = blocks - later;
 }
 
 const GgufValue* GgufKeys::find(const std::string& key) const {

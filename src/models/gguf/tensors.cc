@@ -22,7 +22,7 @@ TensorView reshaped(const TensorView& view, const std::vector<int64_t>& shape) {
 ConvertedTensor converted_floats(std::vector<int64_t> shape, std::function<std::vector<float>()> values) {
   return {DType::f32, std::move(shape), [values = std::move(values)](std::byte* out) {
             const std::vector<float> made = values();
-            std::memcpy(out, made.data(), made.size() * sizeof(float));
+            std::copy(made.begin(), made.end(), reinterpret_cast<float*>(out));
           }};
 }
 
