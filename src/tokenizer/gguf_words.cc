@@ -31,6 +31,10 @@ constexpr const char* tekken =
 constexpr const char* deepseek_v3 =
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
     "?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+// ASCII signs, full-width ones, quotation marks and CJK punctuation.
+constexpr const char* deepseek_signs =
+    "\\s?[!-/"
+    ":-~\xef\xbc\x81-\xef\xbc\x8f\xef\xbc\x9a-\xef\xbd\x9e\xe2\x80\x98-\xe2\x80\x9f\xe3\x80\x80-\xe3\x80\x82]+";
 constexpr const char* deepseek_letters =
     "\\s?[A-Za-z\xc2\xb5\xc3\x80-\xc3\x96\xc3\x98-\xc3\xb6\xc3\xb8-\xc6\xba\xc6\xbc-\xc6\xbf\xc7\x84-\xca\x93"
     "\xca\x95-\xca\xaf\xcd\xb0-\xcd\xb3\xcd\xb6\xcd\xb7\xcd\xbb-\xcd\xbd\xcd\xbf\xce\x86\xce\x88-\xce\x8a"
@@ -79,10 +83,8 @@ const std::vector<Scheme>& schemes() {
        {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+",
         "[\xe4\xb8\x80-\xe9\xbe\xa5\xe0\xa0\x80-\xe4\xb8\x80\xea\xb0\x80-\xed\x9e\xbf]+", "\\p{N}"}},
       {{"deepseek-llm"},
-       {"[\\r\\n]", deepseek_letters,
-        "\\s?[!-/"
-        ":-~\xef\xbc\x81-\xef\xbc\x8f\xef\xbc\x9a-\xef\xbd\x9e\xe2\x80\x98-\xe2\x80\x9f\xe3\x80\x80-\xe3\x80\x82]+",
-        "\\s+$", "[\xe4\xb8\x80-\xe9\xbe\xa5\xe0\xa0\x80-\xe4\xb8\x80\xea\xb0\x80-\xed\x9e\xbf]+", "\\p{N}+"}},
+       {"[\\r\\n]", deepseek_letters, deepseek_signs, "\\s+$",
+        "[\xe4\xb8\x80-\xe9\xbe\xa5\xe0\xa0\x80-\xe4\xb8\x80\xea\xb0\x80-\xed\x9e\xbf]+", "\\p{N}+"}},
       {{"falcon"}, {"[\\p{P}\\$\\+<=>\\^~\\|`]+", gpt2, "[0-9][0-9][0-9]"}},
       {{"default"}, {"[\\p{P}\\$\\+<=>\\^~\\|]+", gpt2, "\\p{N}+", "[0-9][0-9][0-9]"}},
       {{"seed-coder"},
