@@ -95,8 +95,9 @@ struct CacheStats {
 
 class MEDLEY_API Engine {
  public:
-  // `model` is a folder in the layout of a Hugging Face checkpoint. Throws std::runtime_error with what is wrong,
-  // where, and what would work.
+  // `model` is a folder in the layout of a Hugging Face checkpoint, or a GGUF file. Throws std::runtime_error with what
+  // is wrong, where, and what would work. Files are read through a mapping: the first load installs a handler of SIGBUS
+  // that turns a file cut short meanwhile into such an error and passes every other SIGBUS on to the handler before it.
   static std::unique_ptr<Engine> load(const std::filesystem::path& model, const EngineOptions& options = {});
   virtual ~Engine() = default;  // cancels what is running
 

@@ -39,9 +39,8 @@ struct LogitError {
 };
 LogitError compare_logits(const std::vector<float>& got, const std::vector<float>& expected);
 
-// The rows of two runs whose largest difference stays within `allowed`, ascending.
-std::vector<size_t> equal_rows(const std::vector<float>& one, const std::vector<float>& other, size_t vocab,
-                               double allowed);
+// The rows that two runs have alike in every bit, ascending.
+std::vector<size_t> equal_rows(const std::vector<float>& one, const std::vector<float>& other, size_t vocab);
 std::vector<float> rows_of(const std::vector<float>& logits, const std::vector<size_t>& rows, size_t vocab);
 
 // How close is close enough, as shares of the expected logits' standard deviation. In f32 the largest error is held

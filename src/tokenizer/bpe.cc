@@ -7,7 +7,6 @@
 #include "tokenizer/byte_level.h"
 #include "tokenizer/hash.h"
 #include "tokenizer/json_fields.h"
-#include "tokenizer/sentencepiece_file.h"
 #include "tokenizer/unicode.h"
 
 namespace medley {
@@ -59,6 +58,7 @@ BpeModel::BpeModel(JsonFields& fields, bool allow_byte_words) {
 BpeModel::BpeModel(BpeTables tables, bool allow_byte_words)
     : merges_(std::move(tables.merges)),
       ignore_merges_(tables.ignore_merges),
+      fuse_unk_(tables.fuse_unk),
       unk_(tables.unk),
       byte_fallback_(tables.byte_fallback) {
   vocabulary_ = std::move(tables.vocabulary);
@@ -66,54 +66,10 @@ BpeModel::BpeModel(BpeTables tables, bool allow_byte_words)
 }
 
 void BpeModel::prepare(bool allow_byte_words) {
-  find_byte_tokens();
-  if (allow_byte_words) take_bytes();
-  if (!byte_words_) find_safe_cuts();
-}
-
-BpeModel::BpeModel(const SentencePieces& pieces, const std::string& where) {
-  for (size_t id = 0; id < pieces.pieces.size(); ++id) {
-    if (pieces.pieces[id].type == SentencePieces::unused)
-      fail("{}: piece {} is unused, which BPE does not support", where, id);
-    vocabulary_.add(pieces.pieces[id].text, int64_t(id), where);
-  }
-  make_merges(pieces);
-  unk_ = pieces.unk_id();
-  fuse_unk_ = true;
-  byte_fallback_ = pieces.byte_fallback;
-  prepare(false);
-}
-
-void BpeModel::make_merges(const SentencePieces& pieces) {
-  std::vector<int32_t> by_score;
-  size_t bytes = 0;
-  for (size_t id = 0; id < pieces.pieces.size(); ++id) {
-    if (pieces.pieces[id].type != SentencePieces::normal) continue;
-    by_score.push_back(int32_t(id));
-    bytes += pieces.pieces[id].text.size();
-  }
-  const auto score = [&](int32_t id) { return pieces.pieces[size_t(id)].score; };
-  std::stable_sort(by_score.begin(), by_score.end(), [&](int32_t a, int32_t b) { return score(a) > score(b); });
-  const auto piece = [&](std::string_view text) {
-    const auto id = vocabulary_.find(text);
-    return id && pieces.pieces[size_t(*id)].type == SentencePieces::normal ? *id : -1;
-  };
-  merges_ = MergeTable(bytes);  // at most
-  uint32_t rank = 0;            // pieces of the same score have the same rank: the leftmost pair goes first
-  for (size_t i = 0; i < by_score.size(); ++i) {
-    if (i > 0 && score(by_score[i]) != score(by_score[i - 1])) ++rank;
-    const std::string_view text = *vocabulary_.token(by_score[i]);
-    for (size_t cut = unicode::length_of(text[0]); cut < text.size(); cut += unicode::length_of(text[cut])) {
-      const int32_t left = piece(text.substr(0, cut));
-      const int32_t right = left < 0 ? -1 : piece(text.substr(cut));
-      if (right >= 0) merges_.set(left, right, {rank, by_score[i]});
-    }
-  }
-}
-
-void BpeModel::find_byte_tokens() {
   for (size_t byte = 0; byte < 256; ++byte)
     fallback_[byte] = vocabulary_.find(fmt::format("<0x{:02X}>", byte)).value_or(-1);
+  if (allow_byte_words) take_bytes();
+  if (!byte_words_) find_safe_cuts();
 }
 
 void BpeModel::read_vocabulary(const nlohmann::json& vocab, const std::string& where) {

@@ -11,7 +11,6 @@
 namespace medley {
 
 class JsonFields;
-struct SentencePieces;
 
 // A model as it comes from elsewhere than tokenizer.json.
 struct BpeTables {
@@ -19,14 +18,12 @@ struct BpeTables {
   MergeTable merges{0};
   bool ignore_merges = false, byte_fallback = false;
   std::optional<int32_t> unk;
+  bool fuse_unk = false;
 };
 
 class BpeModel final : public TokenModel {
  public:
   BpeModel(JsonFields& fields, bool allow_byte_words);
-  // Sentencepiece's form: no list of merges; two neighbours merge if a piece spells both, the piece with the highest
-  // score first.
-  BpeModel(const SentencePieces& pieces, const std::string& where);
   BpeModel(BpeTables tables, bool allow_byte_words);
   void encode(std::string_view word, ModelScratch& scratch, std::vector<int32_t>& out) const override;
   bool byte_words() const { return byte_words_; }
@@ -34,8 +31,6 @@ class BpeModel final : public TokenModel {
  private:
   void read_vocabulary(const nlohmann::json& vocab, const std::string& where);
   void read_merges(const nlohmann::json& merges, const std::string& where);
-  void make_merges(const SentencePieces& pieces);
-  void find_byte_tokens();
   void prepare(bool allow_byte_words);
   void take_bytes();
   void find_safe_cuts();

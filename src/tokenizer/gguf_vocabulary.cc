@@ -1,13 +1,12 @@
 #include "tokenizer/gguf_vocabulary.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/gguf_words.h"
+#include "tokenizer/scored_merges.h"
 #include "tokenizer/tokenizer_parts.h"
-#include "tokenizer/unicode.h"
 
 namespace medley {
 namespace {
@@ -35,36 +34,6 @@ MergeTable written_merges(const GgufVocabulary& from, const Vocabulary& vocabula
       fail("{}: tokenizer.ggml.merges {} is \"{}\", not two tokens that make a third", from.where, i, merge);
     merges.set(*l, *r, {uint32_t(i), *merged});
   }
-  return merges;
-}
-
-// Sentencepiece joins the neighbours that make the token with the highest score: every way to cut a token in two is a
-// merge, as early as the token's score is high. Equal scores are equally early, so that ties go to the left.
-MergeTable scored_merges(const GgufVocabulary& from, const Vocabulary& vocabulary) {
-  std::vector<float> scores = from.scores;
-  std::sort(scores.begin(), scores.end(), std::greater<>());
-  scores.erase(std::unique(scores.begin(), scores.end()), scores.end());
-  struct Found {
-    int32_t left, right;
-    MergeTable::Merge merge;
-  };
-  std::vector<Found> found;
-  for (int32_t id = 0; id < vocabulary.end_id(); ++id) {
-    const std::string_view token = vocabulary.token(id).value_or("");
-    uint32_t rank = MergeTable::no_rank;
-    for (size_t cut = token.empty() ? 0 : unicode::length_of(token[0]); cut > 0 && cut < token.size();
-         cut += unicode::length_of(token[cut])) {
-      const auto left = vocabulary.find(token.substr(0, cut));
-      const auto right = left ? vocabulary.find(token.substr(cut)) : std::nullopt;
-      if (!right) continue;
-      if (rank == MergeTable::no_rank)
-        rank = uint32_t(std::lower_bound(scores.begin(), scores.end(), from.scores[size_t(id)], std::greater<>()) -
-                        scores.begin());
-      found.push_back({*left, *right, {rank, id}});
-    }
-  }
-  MergeTable merges(found.size());
-  for (const Found& one : found) merges.set(one.left, one.right, one.merge);
   return merges;
 }
 
@@ -125,7 +94,7 @@ void make_sentencepiece(const GgufVocabulary& from, TokenizerParts& parts) {
                              {{"type", "Fuse"}}};
   if (prefix) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
   Vocabulary vocabulary = all_tokens(from);
-  MergeTable merges = scored_merges(from, vocabulary);
+  MergeTable merges = scored_merges(vocabulary, from.scores, [](int32_t) { return true; });
   parts.model =
       std::make_unique<BpeModel>(BpeTables{std::move(vocabulary), std::move(merges), false, true, from.unknown}, false);
   parts.normalizer = make_normalizer(normalizer, from.where);

@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/error.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/charsmap.h"
+#include "tokenizer/scored_merges.h"
 #include "tokenizer/sentencepiece_file.h"
 #include "tokenizer/tokenizer_parts.h"
 #include "tokenizer/unicode.h"
@@ -76,11 +78,28 @@ class SentencePieceNormalizer final : public Normalizer {
   bool prefix_, prefix_everywhere_, trim_;
 };
 
+BpeTables bpe_tables(const SentencePieces& pieces, const std::string& where) {
+  BpeTables tables;
+  std::vector<float> scores;
+  for (size_t id = 0; id < pieces.pieces.size(); ++id) {
+    if (pieces.pieces[id].type == SentencePieces::unused)
+      fail("{}: piece {} is unused, which BPE does not support", where, id);
+    tables.vocabulary.add(pieces.pieces[id].text, int64_t(id), where);
+    scores.push_back(pieces.pieces[id].score);
+  }
+  tables.merges = scored_merges(tables.vocabulary, scores,
+                                [&](int32_t id) { return pieces.pieces[size_t(id)].type == SentencePieces::normal; });
+  tables.unk = pieces.unk_id();
+  tables.fuse_unk = true;
+  tables.byte_fallback = pieces.byte_fallback;
+  return tables;
+}
+
 }  // namespace
 
 void take_sentencepieces(const SentencePieces& pieces, const std::string& where, TokenizerParts& parts) {
   if (pieces.model == SentencePieces::Model::bpe)
-    parts.model = std::make_unique<BpeModel>(pieces, where);
+    parts.model = std::make_unique<BpeModel>(bpe_tables(pieces, where), false);
   else
     parts.model = std::make_unique<UnigramModel>(pieces, where);
   parts.normalizer = std::make_unique<SentencePieceNormalizer>(pieces, parts.config.legacy, where);

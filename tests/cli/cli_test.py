@@ -541,6 +541,39 @@ class VerifyTest(Case):
         self.copy(change)
         self.assertRegex(self.fails(), r"(?m)^FAIL 2: ")
 
+    def test_rows_that_hang_on_tied_index_scores(self):
+        self.copy(lambda raw, at: None, SOURCE / "tests/golden/deepseek_v32")
+        raw = bytearray((self.folder / "model.safetensors").read_bytes())
+        length = struct.unpack("<Q", raw[:8])[0]
+        for name, entry in json.loads(raw[8:8 + length]).items():
+            if name.endswith("indexer.weights_proj.weight"):
+                begin, end = (8 + length + offset for offset in entry["data_offsets"])
+                raw[begin:end] = bytes(end - begin)  # every key scores 0: all is a tie from the sixth key on
+        (self.folder / "model.safetensors").write_bytes(raw)
+        self.assertRegex(self.fails(), r"(?m)^FAIL 0: 5 tokens, .*; 25 more hang on keys with equal index scores.*; too many for a verdict$")
+
+        # Of nine tokens the five before any tie are a verdict, and are held to the bar.
+        expected = (self.folder / "expected.safetensors").read_bytes()
+        length = struct.unpack("<Q", expected[:8])[0]
+        header, data, kept = json.loads(expected[8:8 + length]), b"", {}
+        for name, rows in {"input_ids.0": 9, "greedy.0": 0, "logits.0": 9, "greedy_gap.0": 0}.items():
+            entry = header[name]
+            begin, end = (8 + length + offset for offset in entry["data_offsets"])
+            part = expected[begin:begin + (end - begin) // max(entry["shape"][0], 1) * rows]
+            kept[name] = {"dtype": entry["dtype"], "shape": [rows, *entry["shape"][1:]], "data_offsets": [len(data), len(data) + len(part)]}
+            data += part
+
+        def write(data):
+            text = json.dumps(kept).encode()
+            text += b" " * (-len(text) % 8)
+            (self.folder / "expected.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+        write(data)
+        self.assertRegex(self.good("verify", self.folder), r"^PASS 0: 5 tokens, .*; 4 more hang on keys with equal index scores")
+        wrong = bytearray(data)
+        struct.pack_into("<f", wrong, kept["logits.0"]["data_offsets"][0] + 40, 9.0)
+        write(bytes(wrong))
+        self.assertRegex(self.fails(), r"^FAIL 0: 5 tokens, ")
+
     def test_greedy_counts_until_it_is_undecided(self):
         def wrong_token(raw, at):
             struct.pack_into("<q", raw, at["greedy.0"] + 8 * 6, 330)
