@@ -20,6 +20,10 @@ struct Sized {
   std::vector<std::string> hopper;                   // kernels that bf16 must run on there
 };
 
+void PrintTo(const Sized& sized, std::ostream* out) {  // in the list of tests
+  *out << sized.config;
+}
+
 // "sm90.linear x bf16, ..." begins with the kernel's name.
 bool ran(const EngineCore& engine, const std::string& kernel) {
   for (const std::string& line : engine.kernels())
