@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks every file git knows: lengths of sources (STYLE: readable in one sitting) and paths of somebody's machine.
+"""Checks every file git knows: lengths of sources (STYLE: readable in one sitting), paths of somebody's machine, and what
+the golden set weighs.
 
     tools/check_files.py [ROOT]
 
@@ -14,6 +15,8 @@ SOURCES = {".h", ".cc", ".cu", ".cuh", ".inl"}
 # Lines a source may have, by where it lies; the first that fits counts. A test may grow to what a kernel may.
 LIMITS = [("src/kernels/", 700), ("src/", 400), ("include/", 400), ("examples/", 60), ("bench/", 400), ("tests/", 700)]
 TEST_LIMIT = 700
+# Bytes that all files of a folder may have together: every clone carries them.
+BUDGETS = {"tests/golden/": 12_000_000}
 # A home or a work folder of one machine, in anything that is checked in.
 MACHINE_PATH = re.compile(r"(?<![\w.~$}/-])/(?:home/\w+|root|Users/\w+|work|mnt|workspace)/")
 
@@ -44,8 +47,17 @@ def check_text(name, text):
     return problems
 
 
-def check(root):
+def check_sizes(sizes):
     problems = []
+    for folder, limit in BUDGETS.items():
+        total = sum(size for name, size in sizes.items() if name.startswith(folder))
+        if total > limit:
+            problems.append(f"{folder}: {total} bytes, the limit is {limit}: smaller vocabularies, fewer experts")
+    return problems
+
+
+def check(root):
+    problems = check_sizes({name: (root / name).stat().st_size for name in tracked(root)})
     for name in tracked(root):
         data = (root / name).read_bytes()
         if b"\0" in data[:4096] or name.startswith("models/"):  # weights and vocabularies

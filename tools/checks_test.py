@@ -92,6 +92,11 @@ class FilesTest(unittest.TestCase):
                 self.assertTrue(problems[0].startswith(f"{name}:{limit}: {limit + 1} lines"), problems)
         self.assertEqual(check_files.check_text("docs/long.md", "\n" * 5000), [])
 
+    def test_what_the_golden_set_weighs(self):
+        limit = check_files.BUDGETS["tests/golden/"]
+        self.assertEqual(check_files.check_sizes({"tests/golden/a": limit, "models/b": 1}), [])
+        self.assertEqual(len(check_files.check_sizes({"tests/golden/a": limit, "tests/golden/b/c": 1})), 1)
+
     def test_paths_of_one_machine(self):
         for path in ("/" + "home/ann/models", "/" + "root/x", "'/" + "work/y'", "a = /" + "workspace/z"):
             with self.subTest(path=path):

@@ -15,16 +15,16 @@ import make_golden
 from make_golden import rope
 
 MAMBA_BLOCK = dict(mamba_d_state=12, mamba_d_conv=3, mamba_expand=2, mamba_chunk_size=5, mamba_conv_bias=True)
-GRANITE = dict(vocab_size=283, hidden_size=48, num_attention_heads=4, num_key_value_heads=2, rms_norm_eps=1e-5,
+GRANITE = dict(vocab_size=149, hidden_size=48, num_attention_heads=4, num_key_value_heads=2, rms_norm_eps=1e-5,
                mamba_n_heads=6, mamba_d_head=16, mamba_n_groups=2, embedding_multiplier=3.0, logits_scaling=1.7,
                residual_multiplier=0.6, attention_multiplier=0.2, max_position_embeddings=128, **MAMBA_BLOCK)
-FALCON_H1 = dict(vocab_size=283, hidden_size=44, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+FALCON_H1 = dict(vocab_size=149, hidden_size=44, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
                  head_dim=12, rms_norm_eps=1e-5, mamba_d_ssm=60, mamba_n_heads=6, mamba_d_head=10,
                  lm_head_multiplier=0.7, embedding_multiplier=1.9, mlp_multipliers=[0.8, 1.3], key_multiplier=0.6,
                  attention_out_multiplier=1.2, attention_in_multiplier=0.9, ssm_in_multiplier=1.25,
                  ssm_multipliers=[0.9, 1.2, 0.8, 1.1, 0.7], ssm_out_multiplier=0.85, max_position_embeddings=128,
                  rope_parameters=rope(20000.0), **MAMBA_BLOCK)
-DELTA_NET = dict(vocab_size=283, hidden_size=48, num_attention_heads=4, num_key_value_heads=2, head_dim=20,
+DELTA_NET = dict(vocab_size=149, hidden_size=48, num_attention_heads=4, num_key_value_heads=2, head_dim=20,
                  rms_norm_eps=1e-6, linear_conv_kernel_dim=3, linear_key_head_dim=12, linear_value_head_dim=10,
                  linear_num_key_heads=2, linear_num_value_heads=6, max_position_embeddings=128,
                  rope_parameters=dict(rope_type="default", rope_theta=30000.0, partial_rotary_factor=0.4))
@@ -61,11 +61,11 @@ class QwenMtp(nn.Module):
 
 FAMILIES = {
     "falcon_mamba": ("falcon_mamba", 401, "bf16", dict(
-        vocab_size=283, hidden_size=52, state_size=12, num_hidden_layers=3, expand=2, conv_kernel=3, time_step_rank=5,
+        vocab_size=149, hidden_size=52, state_size=12, num_hidden_layers=3, expand=2, conv_kernel=3, time_step_rank=5,
         use_bias=True, use_conv_bias=True, mixer_rms_eps=1e-3, tie_word_embeddings=False, layer_norm_epsilon=1e-5)),
     # Half of each head is rotated.
     "bamba": ("bamba", 402, "bf16", dict(
-        vocab_size=283, hidden_size=48, intermediate_size=68, num_hidden_layers=4, num_attention_heads=4,
+        vocab_size=149, hidden_size=48, intermediate_size=68, num_hidden_layers=4, num_attention_heads=4,
         num_key_value_heads=2, head_dim=20, attn_layer_indices=[1], mamba_n_heads=6, mamba_d_head=16,
         mamba_n_groups=3, mamba_proj_bias=True, time_step_limit=(0.5, 1.4), attention_bias=True, mlp_bias=True,
         tie_word_embeddings=True, rms_norm_eps=1e-5, max_position_embeddings=128, rope_parameters=dict(
@@ -81,18 +81,18 @@ FAMILIES = {
         num_experts_per_tok=0, layer_types=["linear_attention", "linear_attention", "full_attention"],
         position_embedding_type=None, tie_word_embeddings=False, **GRANITE)),
     "lfm2": ("lfm2", 405, "bf16", dict(
-        vocab_size=331, hidden_size=60, intermediate_size=100, num_hidden_layers=4, num_attention_heads=6,
+        vocab_size=163, hidden_size=48, intermediate_size=76, num_hidden_layers=4, num_attention_heads=6,
         num_key_value_heads=3, conv_L_cache=4, conv_bias=True, block_auto_adjust_ff_dim=True,
         block_ffn_dim_multiplier=1.3, block_multiple_of=8, layer_types=["conv", "full_attention", "conv", "conv"],
         tie_word_embeddings=True, norm_eps=1e-5, max_position_embeddings=128, rope_parameters=rope(50000.0))),
     "lfm2_moe": ("lfm2_moe", 406, "bf16", dict(
-        vocab_size=283, hidden_size=48, intermediate_size=76, moe_intermediate_size=20, num_hidden_layers=4,
+        vocab_size=149, hidden_size=48, intermediate_size=76, moe_intermediate_size=20, num_hidden_layers=4,
         num_attention_heads=4, num_key_value_heads=2, conv_L_cache=3, num_dense_layers=1, num_experts=7,
         num_experts_per_tok=3, use_expert_bias=True, norm_topk_prob=True, routed_scaling_factor=1.4,
         layer_types=["conv", "full_attention", "conv", "full_attention"], tie_word_embeddings=True, norm_eps=1e-5,
         max_position_embeddings=128, rope_parameters=rope(50000.0))),
     "nemotron_h": ("nemotron_h", 407, "bf16", dict(
-        vocab_size=283, hidden_size=48, intermediate_size=76, num_attention_heads=4, num_key_value_heads=2,
+        vocab_size=149, hidden_size=48, intermediate_size=76, num_attention_heads=4, num_key_value_heads=2,
         head_dim=20, layers_block_type=["linear_attention", "moe", "full_attention", "mlp", "linear_attention", "moe"],
         mamba_num_heads=6, mamba_head_dim=12, n_groups=3, ssm_state_size=12, conv_kernel=3, chunk_size=5,
         use_bias=True, use_conv_bias=True, mlp_bias=True, time_step_min=0.6, moe_intermediate_size=20,
@@ -116,14 +116,14 @@ FAMILIES = {
         tie_word_embeddings=True, **FALCON_H1)),
     # float32, because transformers keeps tables of decays in the file, which bfloat16 would round.
     "minimax": ("minimax", 412, "f32", dict(
-        vocab_size=251, hidden_size=36, intermediate_size=12, num_hidden_layers=3, num_attention_heads=4,
+        vocab_size=131, hidden_size=36, intermediate_size=12, num_hidden_layers=3, num_attention_heads=4,
         num_key_value_heads=2, head_dim=10, num_local_experts=4, num_experts_per_tok=2, block_size=5,
         layer_types=["linear_attention", "full_attention", "linear_attention"], full_attn_alpha_factor=1.4,
         full_attn_beta_factor=0.8, linear_attn_alpha_factor=1.2, linear_attn_beta_factor=0.9, mlp_alpha_factor=0.7,
         mlp_beta_factor=1.3, tie_word_embeddings=True, rms_norm_eps=1e-5, max_position_embeddings=128,
         rope_parameters=rope(50000.0))),
     "kimi_linear": ("kimi_linear", 413, "bf16", dict(
-        vocab_size=251, hidden_size=48, intermediate_size=68, moe_intermediate_size=16, num_hidden_layers=4,
+        vocab_size=131, hidden_size=48, intermediate_size=68, moe_intermediate_size=16, num_hidden_layers=4,
         num_attention_heads=3, num_key_value_heads=3, q_lora_rank=None, kv_lora_rank=20, qk_nope_head_dim=12,
         qk_rope_head_dim=8, v_head_dim=10, linear_num_heads=3, linear_head_dim=10, linear_conv_kernel_dim=3,
         num_local_experts=6, num_experts_per_tok=2, n_shared_experts=2, n_group=3, topk_group=2, norm_topk_prob=True,
@@ -133,7 +133,7 @@ FAMILIES = {
         max_position_embeddings=128)),
     # Two blocks serve three hybrid layers: the third shares the first one's weights with an adapter of its own.
     "zamba2": ("zamba2", 414, "bf16", dict(
-        vocab_size=251, hidden_size=32, intermediate_size=36, num_hidden_layers=4, num_attention_heads=4,
+        vocab_size=131, hidden_size=32, intermediate_size=36, num_hidden_layers=4, num_attention_heads=4,
         num_key_value_heads=4, layers_block_type=["linear_attention", "hybrid", "hybrid", "hybrid"], mamba_d_state=10,
         mamba_d_conv=3, mamba_expand=2, mamba_ngroups=2, n_mamba_heads=4, chunk_size=5, time_step_min=0.6,
         num_mem_blocks=2, use_shared_attention_adapter=True, adapter_rank=3, use_mem_rope=True, add_bias_linear=True,

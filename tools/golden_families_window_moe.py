@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 import make_golden
 from make_golden import rope, yarn
 
-SMALL = dict(vocab_size=283, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+SMALL = dict(vocab_size=149, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
              max_position_embeddings=128)
 GRANITE = dict(hidden_size=48, intermediate_size=16, num_local_experts=5, num_experts_per_tok=3, rms_norm_eps=1e-5,
                embedding_multiplier=3.0, logits_scaling=1.7, residual_multiplier=0.6, attention_multiplier=0.2,
@@ -21,7 +21,7 @@ GRANITE = dict(hidden_size=48, intermediate_size=16, num_local_experts=5, num_ex
 
 FAMILIES = {
     "olmoe": ("olmoe", 501, "bf16", dict(
-        vocab_size=283, hidden_size=48, intermediate_size=16, num_hidden_layers=3, num_attention_heads=6,
+        vocab_size=149, hidden_size=48, intermediate_size=16, num_hidden_layers=3, num_attention_heads=6,
         num_key_value_heads=3, num_experts=5, num_experts_per_tok=3, norm_topk_prob=True, attention_bias=True,
         tie_word_embeddings=False, rms_norm_eps=1e-5, max_position_embeddings=128, rope_parameters=rope(20000.0))),
     # Layer 1 is dense; layers 0 and 2 have a window.
@@ -37,7 +37,7 @@ FAMILIES = {
         num_nextn_predict_layers=1, tie_word_embeddings=True, rms_norm_eps=1e-5, rope_parameters=dict(
             rope_type="default", rope_theta=30000.0, partial_rotary_factor=0.5), **SMALL)),
     "gemma3": ("gemma3_text", 505, "bf16", dict(
-        vocab_size=283, hidden_size=44, intermediate_size=60, num_hidden_layers=4, num_attention_heads=4,
+        vocab_size=149, hidden_size=44, intermediate_size=60, num_hidden_layers=4, num_attention_heads=4,
         num_key_value_heads=2, head_dim=12, query_pre_attn_scalar=9, sliding_window=5, attention_bias=True,
         layer_types=["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
         final_logit_softcapping=5.0, tie_word_embeddings=True, rms_norm_eps=1e-5, max_position_embeddings=128,

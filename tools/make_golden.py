@@ -36,74 +36,74 @@ def rope(theta):
 # Per family: model_type, seed, how the file is stored ("bf16", "f16", "f32", "sharded"), and the config.
 FAMILIES = {
     "llama": ("llama", 101, "bf16", dict(
-        vocab_size=331, hidden_size=72, intermediate_size=100, num_hidden_layers=3, num_attention_heads=6,
+        vocab_size=163, hidden_size=60, intermediate_size=76, num_hidden_layers=3, num_attention_heads=6,
         num_key_value_heads=3, head_dim=20, attention_bias=True, mlp_bias=True, tie_word_embeddings=False,
         rms_norm_eps=1e-5, max_position_embeddings=128,
         rope_parameters=dict(rope_type="llama3", rope_theta=500000.0, factor=4.0, low_freq_factor=1.0,
                              high_freq_factor=4.0, original_max_position_embeddings=24))),
     # Window on the last two layers only: full and sliding layers in one model.
     "qwen2": ("qwen2", 102, "f16", dict(
-        vocab_size=307, hidden_size=60, intermediate_size=92, num_hidden_layers=3, num_attention_heads=6,
+        vocab_size=157, hidden_size=60, intermediate_size=92, num_hidden_layers=3, num_attention_heads=6,
         num_key_value_heads=3, tie_word_embeddings=False, rms_norm_eps=1e-6, max_position_embeddings=128,
         use_sliding_window=True, sliding_window=5, max_window_layers=1, rope_parameters=rope(1000000.0))),
     "qwen3": ("qwen3", 12103, "bf16", dict(
-        vocab_size=331, hidden_size=48, intermediate_size=84, num_hidden_layers=3, num_attention_heads=6,
+        vocab_size=163, hidden_size=48, intermediate_size=84, num_hidden_layers=3, num_attention_heads=6,
         num_key_value_heads=3, head_dim=20, attention_bias=True, tie_word_embeddings=True, rms_norm_eps=1e-6,
         max_position_embeddings=128,
         rope_parameters=dict(rope_type="linear", rope_theta=50000.0, factor=2.0))),
     "mistral_swa": ("mistral", 104, "bf16", dict(
-        vocab_size=293, hidden_size=80, intermediate_size=108, num_hidden_layers=3, num_attention_heads=5,
+        vocab_size=151, hidden_size=80, intermediate_size=108, num_hidden_layers=3, num_attention_heads=5,
         num_key_value_heads=1, head_dim=12, tie_word_embeddings=True, rms_norm_eps=1e-5, sliding_window=5,
         max_position_embeddings=128, rope_parameters=rope(30000.0))),
     "mixtral": ("mixtral", 105, "sharded", dict(
-        vocab_size=331, hidden_size=60, intermediate_size=68, num_hidden_layers=3, num_attention_heads=6,
+        vocab_size=163, hidden_size=48, intermediate_size=36, num_hidden_layers=3, num_attention_heads=6,
         num_key_value_heads=3, num_local_experts=7, num_experts_per_tok=3, tie_word_embeddings=False,
         rms_norm_eps=1e-5, max_position_embeddings=128, rope_parameters=rope(1000000.0))),
     # decoder_sparse_step 2: layers 1 and 3 have experts.
     "qwen3_moe": ("qwen3_moe", 37106, "bf16", dict(
-        vocab_size=317, hidden_size=52, intermediate_size=76, moe_intermediate_size=36, num_hidden_layers=4,
+        vocab_size=149, hidden_size=44, intermediate_size=60, moe_intermediate_size=20, num_hidden_layers=4,
         num_attention_heads=6, num_key_value_heads=2, head_dim=20, num_experts=9, num_experts_per_tok=4,
         decoder_sparse_step=2, norm_topk_prob=False, attention_bias=True, tie_word_embeddings=True,
         rms_norm_eps=1e-6, max_position_embeddings=128, rope_parameters=rope(20000.0))),
     "deepseek_v2_lite": ("deepseek_v2", 107, "bf16", dict(
-        vocab_size=331, hidden_size=60, intermediate_size=84, moe_intermediate_size=28, num_hidden_layers=3,
+        vocab_size=163, hidden_size=60, intermediate_size=84, moe_intermediate_size=28, num_hidden_layers=3,
         num_attention_heads=3, num_key_value_heads=3, q_lora_rank=None, kv_lora_rank=20, qk_nope_head_dim=12,
         qk_rope_head_dim=8, v_head_dim=20, n_routed_experts=5, num_experts_per_tok=3, n_shared_experts=1,
         first_k_dense_replace=1, topk_method="greedy", n_group=None, topk_group=None, norm_topk_prob=False,
         routed_scaling_factor=1.0, attention_bias=True, tie_word_embeddings=False, rms_norm_eps=1e-6,
         max_position_embeddings=128, rope_parameters=yarn(10000.0, 4.0, 0.707, 0.5))),
     "deepseek_v2": ("deepseek_v2", 108, "bf16", dict(
-        vocab_size=331, hidden_size=50, intermediate_size=84, moe_intermediate_size=26, num_hidden_layers=3,
+        vocab_size=163, hidden_size=50, intermediate_size=84, moe_intermediate_size=26, num_hidden_layers=3,
         num_attention_heads=5, num_key_value_heads=5, q_lora_rank=22, kv_lora_rank=28, qk_nope_head_dim=10,
         qk_rope_head_dim=12, v_head_dim=14, n_routed_experts=9, num_experts_per_tok=4, n_shared_experts=2,
         first_k_dense_replace=1, topk_method="group_limited_greedy", n_group=3, topk_group=2,
         norm_topk_prob=False, routed_scaling_factor=1.7, tie_word_embeddings=True, rms_norm_eps=1e-6,
         max_position_embeddings=128, rope_parameters=yarn(25000.0, 3.0, 1.2, 0.8))),
     "deepseek_v3": ("deepseek_v3", 109, "bf16", dict(
-        vocab_size=313, hidden_size=54, intermediate_size=84, moe_intermediate_size=20, num_hidden_layers=4,
+        vocab_size=139, hidden_size=54, intermediate_size=60, moe_intermediate_size=12, num_hidden_layers=4,
         num_attention_heads=3, num_key_value_heads=3, q_lora_rank=26, kv_lora_rank=20, qk_nope_head_dim=12,
         qk_rope_head_dim=8, v_head_dim=10, n_routed_experts=15, num_experts_per_tok=4, n_shared_experts=2,
         first_k_dense_replace=2, n_group=5, topk_group=3, norm_topk_prob=True, routed_scaling_factor=2.5,
         num_nextn_predict_layers=0, attention_bias=True, rope_interleave=False, tie_word_embeddings=False,
         rms_norm_eps=1e-6, max_position_embeddings=128, rope_parameters=yarn(10000.0, 4.0, 1.0, 0.6))),
     "deepseek_v3_mtp": ("deepseek_v3", 110, "bf16", dict(
-        vocab_size=331, hidden_size=60, intermediate_size=84, moe_intermediate_size=28, num_hidden_layers=3,
+        vocab_size=163, hidden_size=60, intermediate_size=60, moe_intermediate_size=20, num_hidden_layers=3,
         num_attention_heads=3, num_key_value_heads=3, q_lora_rank=26, kv_lora_rank=20, qk_nope_head_dim=12,
         qk_rope_head_dim=8, v_head_dim=20, n_routed_experts=6, num_experts_per_tok=3, n_shared_experts=1,
         first_k_dense_replace=1, n_group=3, topk_group=2, norm_topk_prob=False, routed_scaling_factor=1.5,
         num_nextn_predict_layers=1, rope_interleave=True, tie_word_embeddings=False, rms_norm_eps=1e-5,
         max_position_embeddings=128, rope_parameters=rope(40000.0))),
     "mamba": ("mamba", 111, "bf16", dict(
-        vocab_size=331, hidden_size=52, state_size=12, num_hidden_layers=3, expand=3, conv_kernel=3,
+        vocab_size=163, hidden_size=52, state_size=12, num_hidden_layers=3, expand=3, conv_kernel=3,
         time_step_rank=5, use_bias=True, use_conv_bias=True, tie_word_embeddings=False, layer_norm_epsilon=1e-5)),
     # The time step limits are tight enough to clamp; chunk_size does not divide any prompt.
     "mamba2": ("mamba2", 112, "bf16", dict(
-        vocab_size=331, hidden_size=60, state_size=12, num_hidden_layers=3, expand=2, num_heads=6, head_dim=20,
+        vocab_size=163, hidden_size=60, state_size=12, num_hidden_layers=3, expand=2, num_heads=6, head_dim=20,
         n_groups=3, conv_kernel=4, chunk_size=5, time_step_limit=(0.02, 0.25), use_bias=True, use_conv_bias=True,
         tie_word_embeddings=True, layer_norm_epsilon=1e-5)),
     # Layer kinds: mamba+moe, attention, mamba+moe, mamba, attention+moe.
     "jamba": ("jamba", 113, "bf16", dict(
-        vocab_size=331, hidden_size=72, intermediate_size=44, num_hidden_layers=5, num_attention_heads=6,
+        vocab_size=163, hidden_size=48, intermediate_size=28, num_hidden_layers=5, num_attention_heads=6,
         num_key_value_heads=3, num_experts=5, num_experts_per_tok=3, attn_layer_period=3, attn_layer_offset=1,
         expert_layer_period=2, expert_layer_offset=0, mamba_d_state=12, mamba_d_conv=3, mamba_dt_rank=5,
         mamba_expand=2, mamba_conv_bias=True, mamba_proj_bias=True, use_mamba_kernels=False,
