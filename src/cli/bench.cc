@@ -62,8 +62,9 @@ Examples:
 }  // namespace
 
 void add_bench(CLI::App& app, Action& action) {
-  CLI::App* bench = app.add_subcommand("bench", "Time a model's steps");
+  CLI::App* bench = app.add_subcommand("bench", "Time a model's steps, or single kernels");
   bench->require_subcommand(1);
+  add_bench_kernels(*bench, action);
   CLI::App* command = bench->add_subcommand("model", "Tokens per second of decoding, and of prefill");
   auto options = std::make_shared<BenchOptions>();
   command->add_option("MODEL", options->model, "Folder of a checkpoint; with --random-weights also a config.json")

@@ -24,6 +24,7 @@ void add_inspect(CLI::App& app, Action& action);
 void add_tokenize(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
+void add_bench_kernels(CLI::App& bench, Action& action);
 
 // Options that each are fine but do not go together, or a value that only the whole shows to be wrong.
 class UsageError : public Error {

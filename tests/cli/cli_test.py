@@ -78,6 +78,7 @@ class UsageTest(Case):
             "inspect": "--json --memory --dtype --backend",
             "tokenize": "--show --lines --no-special",
             "bench model": "--random-weights --batch --context --prefill --backend --dtype --no-graphs",
+            "bench kernels": "--backend --peers",
             "verify": "--chunk --dtype --reproducible --threads --kernels --backend",
         }
         overview = self.good("--help")
@@ -135,6 +136,8 @@ class UsageTest(Case):
             self.skipTest("there is a CUDA device")
         for command in [("run", JAMBA, "hi"), ("verify", JAMBA), ("logits", JAMBA, "--ids", "1", "--out", self.folder / "o")]:
             self.bad(1, *command, "--backend", "cuda", says=["backend cuda cannot be used", "CUDA"])
+        self.bad(1, "bench", "kernels", says="CUDA")
+        self.bad(1, "bench", "kernels", "--backend", "cpu", says="./dev bench")
         short = ("run", JAMBA, "A cat", "-n", "3", "--seed", "1", "--backend")
         self.assertEqual(self.good(*short, "auto"), self.good(*short, "cpu"))
 

@@ -37,10 +37,10 @@ void mla(Bench& bench, int64_t heads, int64_t batch, int64_t context, int page) 
   fast(a, bench.context);
   plain(reference, bench.context);
   const double error = relative_error(a.y, reference.y);
-  const double us = bench.median_us([&] { fast(a, bench.context); });
-  bench.report(fmt::format("{} h{} b{} s{} page {}", fast.name, heads, batch, context, page), us,
-               double(batch * context) * 1152 + double(batch * heads) * (576 + 512) * 4,
-               2.0 * double(batch * heads * context) * (576 + 512), error);
+  bench.report(
+      fmt::format("{} h{} b{} s{} page {}", fast.name, heads, batch, context, page), [&] { fast(a, bench.context); },
+      double(batch * context) * 1152 + double(batch * heads) * (576 + 512) * 4,
+      2.0 * double(batch * heads * context) * (576 + 512), error, fmt::format("mla {} {} {}", heads, batch, context));
   bench.buffers.clear();
 }
 
@@ -80,11 +80,12 @@ void grouped_queries(Bench& bench, int64_t heads, int64_t kv_heads, int64_t batc
   fast(a, bench.context);
   plain(reference, bench.context);
   const double error = relative_error(a.y, reference.y);
-  const double us = bench.median_us([&] { fast(a, bench.context); });
   const double pairs = double(batch) * (double(fresh) * double(context - fresh) + double(fresh) * double(fresh) / 2);
-  bench.report(fmt::format("{} GQA {}/{} b{} s{} new {}", fast.name, heads, kv_heads, batch, context, fresh), us,
-               double(batch * context * row_elements * 2) + double(tokens * heads * dim * 6),
-               4.0 * double(heads * dim) * pairs, error);
+  bench.report(
+      fmt::format("{} GQA {}/{} b{} s{} new {}", fast.name, heads, kv_heads, batch, context, fresh),
+      [&] { fast(a, bench.context); }, double(batch * context * row_elements * 2) + double(tokens * heads * dim * 6),
+      4.0 * double(heads * dim) * pairs, error,
+      fmt::format("gqa {} {} {} {} {}", heads, kv_heads, batch, context, fresh));
   bench.buffers.clear();
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/linear.h"
+#include "peer.h"
 #include "tensor/device_memory.h"
 
 namespace medley::bench {
@@ -21,6 +22,9 @@ inline void must(cudaError_t status) {
 }
 
 struct Bench {
+  explicit Bench(const std::string& peers) : peer(peers) {}
+
+  Peer peer;
   ThreadPool pool{1};
   Workspace workspace{Device::cuda};
   ExecContext context{pool, workspace};
@@ -94,11 +98,23 @@ struct Bench {
     return times[times.size() / 2];
   }
 
-  void report(const std::string& name, double us, double bytes, double operations, double error) {
+  // Times the case, lets the peer time its own (`twin`, peer.h), times the case again and prints the smaller of its two
+  // medians. `error`: distance from the portable kernel, of which NaN and more than `max_error` fail the run.
+  void report(const std::string& name, const std::function<void()>& run, double bytes, double operations, double error,
+              const std::string& twin = {}, int repeats = 15) {
     constexpr double operations_per_us = 784e6;  // bf16 products of 8192^3 on this chip
+    constexpr double max_error = 2e-2;           // outputs in bf16
+    if (!(error <= max_error)) fail("[bench] {}: {:.1e} from the portable kernel", name, error);
+    double us = median_us(run, repeats);
+    const PeerTime other = peer.time(twin);
+    if (other.us > 0) us = std::min(us, median_us(run, repeats));
     const double limit = std::max(bytes / bytes_per_us, operations / operations_per_us);
-    fmt::print("{:44} {:9.1f} us  limit {:8.1f}  {:5.1f} %  {:6.0f} GB/s  {:5.0f} TFLOP/s  error {:.1e}\n", name, us,
+    fmt::print("{:46} {:9.1f} us  limit {:8.1f}  {:5.1f} %  {:6.0f} GB/s  {:5.0f} TFLOP/s  error {:.1e}", name, us,
                limit, 100 * limit / us, bytes / us / 1e3, operations / us / 1e6, error);
+    if (other.us > 0) fmt::print("  {}: {:.1f} us, {:.2f}x ours", other.who, other.us, other.us / us);
+    if (other.us == 0 && !other.who.empty()) fmt::print("  no peer: {}", other.who);
+    fmt::print("\n");
+    std::fflush(stdout);
   }
 };
 

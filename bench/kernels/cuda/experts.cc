@@ -33,15 +33,16 @@ void routing(Bench& bench, int64_t tokens) {
   const auto first = KernelSelector(Device::cuda).resolve(route_op(), {rule});
   const auto second = KernelSelector(Device::cuda).resolve(align_op(), {experts, experts});
   const double bytes = double(route.logits.bytes()) + 3.0 * double(tokens * top_k) * 4;
-  bench.report(fmt::format("{} E256 top-8 T={}", first.name, tokens),
-               bench.median_us([&] { first(route, bench.context); }), bytes, 0, 0);
-  bench.report(fmt::format("{} E256 top-8 T={}", second.name, tokens),
-               bench.median_us([&] { second(align, bench.context); }), bytes, 0, 0);
-  bench.report(fmt::format("route + align E256 top-8 T={}", tokens), bench.median_us([&] {
+  bench.report(
+      fmt::format("{} E256 top-8 T={}", first.name, tokens), [&] { first(route, bench.context); }, bytes, 0, 0);
+  bench.report(
+      fmt::format("{} E256 top-8 T={}", second.name, tokens), [&] { second(align, bench.context); }, bytes, 0, 0);
+  const auto both = [&] {
     first(route, bench.context);
     second(align, bench.context);
-  }),
-               bytes, 0, 0);
+  };
+  bench.report(fmt::format("route + align E256 top-8 T={}", tokens), both, bytes, 0, 0,
+               fmt::format("route_align {}", tokens));
   bench.buffers.clear();
 }
 
@@ -131,19 +132,23 @@ void experts_layer(Bench& bench, const char* name, int64_t tokens, int32_t exper
     error = std::max(error, relative_error(second.y, reference.y));
   }
   const double weights = active * double(3 * hidden * width) * 2, flops = 6.0 * double(pairs * hidden * width);
-  const auto time = [&](const char* what, double bytes, double operations, const std::function<void()>& run) {
-    bench.report(fmt::format("{} T={} block {} {}", name, tokens, block_m, what), bench.median_us(run, 9), bytes,
-                 operations, error);
+  const auto time = [&](const char* what, double bytes, double operations, const std::function<void()>& run,
+                        const std::string& twin = {}) {
+    bench.report(fmt::format("{} T={} block {} {}", name, tokens, block_m, what), run, bytes, operations, error, twin,
+                 9);
   };
   time("up", weights * 2 / 3, flops * 2 / 3, [&] { up_kernel(first, bench.context); });
   time("down", weights / 3, flops / 3, [&] { down_kernel(second, bench.context); });
-  time("all", weights, flops, [&] {
-    align_kernel(align, bench.context);
-    up_kernel(first, bench.context);
-    act_kernel(act, bench.context);
-    down_kernel(second, bench.context);
-    sum_kernel(sum, bench.context);
-  });
+  time(
+      "all", weights, flops,
+      [&] {
+        align_kernel(align, bench.context);
+        up_kernel(first, bench.context);
+        act_kernel(act, bench.context);
+        down_kernel(second, bench.context);
+        sum_kernel(sum, bench.context);
+      },
+      fmt::format("experts {} {} {} {} {}", tokens, experts, top_k, hidden, width));
   bench.buffers.clear();
 }
 

@@ -16,10 +16,10 @@ void dense(Bench& bench, int64_t tokens, int64_t n, int64_t k) {
   reference.y = bench.alloc(DType::f32, {tokens, n});
   KernelSelector(Device::cuda, Level::cuda)
       .resolve(linear_op(), {k, n, DType::bf16, DType::bf16})(reference, bench.context);
-  const double us = bench.median_us([&] { kernel(a, bench.context); });
-  bench.report(fmt::format("{} {} x [{}, {}]", kernel.name, tokens, n, k), us,
-               double(w.bytes() + a.x.bytes() + a.y.bytes()), 2.0 * double(tokens * n * k),
-               relative_error(a.y, reference.y));
+  bench.report(
+      fmt::format("{} {} x [{}, {}]", kernel.name, tokens, n, k), [&] { kernel(a, bench.context); },
+      double(w.bytes() + a.x.bytes() + a.y.bytes()), 2.0 * double(tokens * n * k), relative_error(a.y, reference.y),
+      fmt::format("linear {} {} {}", tokens, n, k));
   bench.buffers.clear();
 }
 

@@ -35,9 +35,9 @@ void ssd_update(Bench& bench, int64_t rows, int64_t heads) {
       .y = bench.alloc(DType::f32, {rows, heads, dim})};
   const SsdScanDesc desc{heads, dim, states, groups};
   const auto kernel = KernelSelector(Device::cuda).resolve(ssd_scan_op(), desc);
-  const double us = bench.median_us([&] { kernel(a, bench.context); });
-  bench.report(fmt::format("{} {} x {} heads of 64 x 128", kernel.name, rows, heads), us,
-               2.0 * double(state.bytes()) + 2.0 * double(a.x.bytes()), 0, 0);
+  bench.report(
+      fmt::format("{} {} x {} heads of 64 x 128", kernel.name, rows, heads), [&] { kernel(a, bench.context); },
+      2.0 * double(state.bytes()) + 2.0 * double(a.x.bytes()), 0, 0, fmt::format("ssd_update {} {}", rows, heads));
   bench.buffers.clear();
 }
 
@@ -79,10 +79,12 @@ void delta(Bench& bench, int64_t rows, int64_t fresh, int64_t key_heads, int64_t
   copy_bytes(state.data, before.data, state.bytes());
   fast(a, bench.context);
   const double error = relative_error(a.y, reference.y);
-  const double us = bench.median_us([&] { fast(a, bench.context); });
-  bench.report(fmt::format("{} {} x {} tokens, {}/{} heads{}", fast.name, rows, fresh, key_heads, heads,
-                           per_channel ? ", KDA" : ""),
-               us, 2.0 * double(state.bytes()) + double(a.q.bytes() * 2 + a.v.bytes() * 2 + a.dt.bytes()), 0, error);
+  bench.report(
+      fmt::format("{} {} x {} tokens, {}/{} heads{}", fast.name, rows, fresh, key_heads, heads,
+                  per_channel ? ", KDA" : ""),
+      [&] { fast(a, bench.context); },
+      2.0 * double(state.bytes()) + double(a.q.bytes() * 2 + a.v.bytes() * 2 + a.dt.bytes()), 0, error,
+      fmt::format("{} {} {} {} {}", per_channel ? "kda" : "delta", rows, fresh, key_heads, heads));
   bench.buffers.clear();
 }
 
