@@ -33,8 +33,11 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(examples);
   app.failure_message([](const CLI::App* command, const CLI::Error& error) {
-    while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
-    const std::string name = command->get_parent() == nullptr ? "medley" : "medley " + command->get_name();
+    std::string name = "medley";
+    while (!command->get_subcommands().empty()) {
+      command = command->get_subcommands().front();
+      name += " " + command->get_name();
+    }
     return fmt::format("medley: {}\n{} --help shows what it takes\n", error.what(), name);
   });
   Action action;

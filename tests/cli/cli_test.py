@@ -114,6 +114,8 @@ class UsageTest(Case):
                           ("tokenize", JAMBA), ("tokenize", JAMBA, "x", "--lines"), ("tokenize", JAMBA, "--lines", "--show"), ("verify",)]:
             with self.subTest(arguments):
                 self.bad(2, *arguments)
+        self.bad(2, "run", says="medley run --help")
+        self.bad(2, "bench", "model", says="medley bench model --help")
 
     def test_failed_work_is_1_and_names_what_is_wrong(self):
         self.bad(1, "run", self.folder / "nope", "hi", says=["nope", "is not there"])
