@@ -108,6 +108,8 @@ namespace {
 // Above any size of a published model (the largest are contexts of 10 million tokens): products of two stay far from
 // overflow, and a table of one row small.
 constexpr int64_t largest_integer = int64_t(1) << 24;
+// Layers make lists with an entry a head.
+constexpr int64_t most_heads = int64_t(1) << 14;
 
 // Sizes written as 64.0 occur; anything else that is not whole is a mistake.
 std::optional<int64_t> as_integer(const nlohmann::json& value) {
@@ -124,8 +126,8 @@ int64_t ConfigReader::integer_from(const std::string& field, int64_t least) {
   if (value == nullptr) refuse(field, "the model cannot be built without it");
   const std::optional<int64_t> number = as_integer(*value);
   if (!number) wrong_type(field, "a whole number");
-  if (*number < least || *number > largest_integer)
-    refuse(field, fmt::format("a number from {} to {} is wanted", least, largest_integer));
+  const int64_t most = field.ends_with("heads") ? most_heads : largest_integer;
+  if (*number < least || *number > most) refuse(field, fmt::format("a number from {} to {} is wanted", least, most));
   return *number;
 }
 

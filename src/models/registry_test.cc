@@ -54,6 +54,15 @@ TEST(Registry, FieldsThatAreMissingOrOfTheWrongTypeAreNamed) {
   expect_refused(config, "hidden_size is absent: the model cannot be built without it");
 }
 
+TEST(Registry, SizesNoModelHasAreRefused) {
+  json config = read_config(golden("llama"));
+  config["num_attention_heads"] = 20'000;
+  expect_refused(config, "num_attention_heads is 20000: a number from 1 to 16384 is wanted");
+  config["num_attention_heads"] = 6;
+  config["hidden_size"] = 1 << 25;
+  expect_refused(config, "hidden_size is 33554432: a number from 1 to 16777216 is wanted");
+}
+
 TEST(Registry, ValuesThatMedleyDoesNotComputeAreRefused) {
   json config = read_config(golden("llama"));
   config["hidden_act"] = "mish";
