@@ -45,7 +45,7 @@ bool report(const std::string& name, size_t tokens, const LogitError& error, con
             bool good) {
   const double share = (bars.by_rms ? error.rms : error.max) / error.deviation;
   const bool pass = share <= bars.bar && good;  // false for NaN
-  std::cout << fmt::format("{} {}: {} tokens, {} error {:.2e} of the deviation (aim {:.0e}, bar {:.0e}){}{}\n",
+  std::cout << fmt::format("{} {}: {} tokens, {} error {:.2e} of the deviation (aim {:.1e}, bar {:.1e}){}{}\n",
                            pass ? "PASS" : "FAIL", name, tokens, bars.by_rms ? "rms" : "max", share, bars.aim, bars.bar,
                            rest, pass && share > bars.aim ? ", aim missed" : "")
             << std::flush;

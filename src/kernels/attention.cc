@@ -22,6 +22,7 @@ extern const Implementation<PieceAttentionDesc, PieceAttentionArgs> piece_attent
 namespace sm90 {
 extern const Implementation<PagedAttentionDesc, PagedAttentionArgs> mla_decode;
 extern const Implementation<PagedAttentionDesc, PagedAttentionArgs> gqa_attention;
+extern const Implementation<PieceAttentionDesc, PieceAttentionArgs> piece_attention;
 }  // namespace sm90
 
 namespace {
@@ -105,7 +106,7 @@ const PagedAttentionOp& paged_attention_op() {
 
 const PieceAttentionOp& piece_attention_op() {
   static constexpr const Implementation<PieceAttentionDesc, PieceAttentionArgs>* table[] = {
-      &ref::piece_attention, &simd::piece_attention, &cuda::piece_attention};
+      &ref::piece_attention, &simd::piece_attention, &cuda::piece_attention, &sm90::piece_attention};
   static const PieceAttentionOp op{"piece_attention", check_piece, table};
   return op;
 }

@@ -505,7 +505,7 @@ class VerifyTest(Case):
         for model in (JAMBA, SOURCE / "tests/golden/deepseek_v3_mtp"):
             out = self.good("verify", model, "--chunk", "5")
             self.assertRegex(out, r"(?m)^PASS 0: \d+ tokens, max error \d\.\d+e-\d+ of the deviation "
-                                  r"\(aim 1e-04, bar 1e-03\), greedy \d+/20")
+                                  r"\(aim 1.0e-04, bar 1.0e-03\), greedy \d+/20")
         self.assertRegex(out, r"(?m)^PASS 0 mtp: 36 tokens, max error \d\.\d+e-\d+ of the deviation")
         self.assertRegex(self.good("verify", LLAMA, "--dtype", "bf16"), r"^PASS 0: .* rms error")
 

@@ -90,12 +90,14 @@ TEST_P(DeviceTest, LogitsAreTheCpusAtRealSizes) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, DeviceTest,
-    testing::Values(
-        Sized{"llama-3-8b.json", {}, {"sm90.linear", "sm90.gqa_attention"}},
-        Sized{"qwen3-30b-a3b.json", {{"num_experts", 32}}, {"sm90.grouped_linear", "sm90.gqa_attention"}},
-        Sized{"deepseek-v2-lite.json", {}, {"sm90.mla_decode", "sm90.headwise_linear", "sm90.grouped_linear"}},
-        Sized{"deepseek-v2.json", {{"n_routed_experts", 16}}, {"sm90.mla_decode", "sm90.headwise_linear"}},
-        Sized{"mamba2-2.7b.json", {}, {"sm90.linear"}}, Sized{"mamba-2.8b.json", {{"n_layer", 2}}, {"sm90.linear"}}),
+    testing::Values(Sized{"llama-3-8b.json", {}, {"sm90.linear", "sm90.gqa_attention"}},
+                    Sized{"qwen3-30b-a3b.json", {{"num_experts", 32}}, {"sm90.grouped_linear", "sm90.gqa_attention"}},
+                    Sized{"deepseek-v2-lite.json",
+                          {},
+                          {"sm90.mla_decode", "sm90.piece_attention", "sm90.headwise_linear", "sm90.grouped_linear"}},
+                    Sized{"deepseek-v2.json", {{"n_routed_experts", 16}}, {"sm90.mla_decode", "sm90.headwise_linear"}},
+                    Sized{"mamba2-2.7b.json", {}, {"sm90.linear"}},
+                    Sized{"mamba-2.8b.json", {{"n_layer", 2}}, {"sm90.linear"}}),
     [](const auto& test) {
       std::string name = test.param.config;
       for (char& letter : name)

@@ -89,6 +89,39 @@ void grouped_queries(Bench& bench, int64_t heads, int64_t kv_heads, int64_t batc
   bench.buffers.clear();
 }
 
+// A prompt of `tokens` in pieces of 2,048 keys, already projected: MLA's prefill without its products.
+void pieces(Bench& bench, int64_t heads, int64_t tokens) {
+  constexpr int64_t nope = 128, rope_dim = 64, v_dim = 128, piece = 2048;
+  const TensorView kv = bench.random(DType::bf16, {tokens, heads, nope + v_dim}),
+                   rope = bench.random(DType::bf16, {tokens, rope_dim});
+  const PieceAttentionDesc desc{heads, nope, rope_dim, v_dim, DType::bf16};
+  PieceAttentionArgs a{.q = bench.random(DType::f32, {tokens, heads, nope + rope_dim}),
+                       .scale = 0.0722f,
+                       .y = bench.alloc(DType::f32, {tokens, heads, v_dim}),
+                       .lse = bench.alloc(DType::f32, {tokens, heads})};
+  const auto run = [&](const Kernel<PieceAttentionArgs>& kernel) {
+    for (int64_t first = 0; first < tokens; first += piece) {
+      const int64_t count = std::min(piece, tokens - first);
+      a.first = first == 0, a.k_position = first;
+      a.k_nope = kv.slice(0, first, count), a.v = a.k_nope, a.k_rope = rope.slice(0, first, count);
+      a.k_nope.shape[2] = nope, a.v.shape[2] = v_dim;
+      a.v.data = static_cast<std::byte*>(a.v.data) + nope * 2;
+      kernel(a, bench.context);
+    }
+  };
+  const auto fast = KernelSelector(Device::cuda).resolve(piece_attention_op(), desc);
+  const TensorView y = a.y;
+  run(fast);
+  a.y = bench.alloc(DType::f32, {tokens, heads, v_dim});
+  run(KernelSelector(Device::cuda, Level::cuda).resolve(piece_attention_op(), desc));
+  const double error = relative_error(y, a.y);
+  bench.report(
+      fmt::format("{} h{} {} tokens", fast.name, heads, tokens), [&] { run(fast); },
+      double(kv.bytes() + a.q.bytes() + a.y.bytes()), double(heads * tokens * tokens) * (nope + rope_dim + v_dim),
+      error, fmt::format("mla_prefill {} {}", heads, tokens), 7);
+  bench.buffers.clear();
+}
+
 }  // namespace
 
 void attention(Bench& bench) {
@@ -96,6 +129,8 @@ void attention(Bench& bench) {
   mla(bench, 16, 1, 32768, 64);
   mla(bench, 128, 128, 4096, 64);
   mla(bench, 128, 1, 4096, 64);
+  pieces(bench, 16, 4096);
+  pieces(bench, 128, 4096);
   grouped_queries(bench, 32, 8, 64, 4096, 1);
   grouped_queries(bench, 32, 8, 1, 4096, 1);
   grouped_queries(bench, 32, 8, 1, 32768, 1);

@@ -73,6 +73,12 @@ def gqa(heads, kv_heads, batch, context, fresh):
     return {"torch sdpa": lambda: F.scaled_dot_product_attention(q, k, v, is_causal=fresh > 1, enable_gqa=True)}
 
 
+def mla_prefill(heads, tokens):
+    q, k = (bf16(1, heads, tokens, 192) for _ in range(2))
+    v = bf16(1, heads, tokens, 128)
+    return {"torch sdpa": lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True)}
+
+
 def linear(tokens, n, k):
     x, w = bf16(tokens, k), bf16(n, k)
     return {"cuBLAS": lambda: F.linear(x, w)}
@@ -178,7 +184,7 @@ def kda(rows, fresh, key_heads, heads):
     return delta(rows, fresh, key_heads, heads, per_channel=True)
 
 
-CASES = {f.__name__: f for f in (mla, gqa, linear, experts, route_align, ssd_update, delta, kda)}
+CASES = {f.__name__: f for f in (mla, mla_prefill, gqa, linear, experts, route_align, ssd_update, delta, kda)}
 
 
 def answer(line):

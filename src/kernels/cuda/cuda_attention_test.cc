@@ -224,36 +224,84 @@ TEST_F(CudaAttentionTest, MlaDecodeOnTensorCores) {
   }
 }
 
-TEST_F(CudaTest, PieceAttention) {
-  for (DType dtype : {DType::f32, DType::bf16}) {
-    constexpr int64_t queries = 21, heads = 3, nope = 48, rope = 16, v_dim = 40, keys = 70;
-    const TensorView kv = random(dtype, {keys, heads, nope + v_dim}), k_rope = random(dtype, {keys, rope});
-    TensorView k_nope = kv, v = kv;
-    k_nope.shape[2] = nope;
-    v.shape[2] = v_dim, v.data = static_cast<std::byte*>(kv.data) + nope * int64_t(size_of(dtype));
-    PieceAttentionArgs a{.q = random(DType::f32, {queries, heads, nope + rope}),
-                         .q_position = 40,
-                         .scale = 0.125f,
-                         .y = poisoned(DType::f32, {queries, heads, v_dim}),
-                         .lse = poisoned(DType::f32, {queries, heads})};
+struct PieceCase {
+  int64_t queries, heads, nope, rope, v_dim, q_position;
+  DType dtype;
+  std::vector<std::pair<int64_t, int64_t>> pieces;  // first key, keys; ascending
+};
+
+class CudaPieceTest : public CudaTest {
+ protected:
+  static TensorView heads_part(const TensorView& kv, int64_t first_key, int64_t keys, int64_t begin, int64_t count) {
+    TensorView part = kv.slice(0, first_key, keys);
+    part.shape[2] = count;
+    part.data = static_cast<std::byte*>(part.data) + begin * int64_t(size_of(kv.dtype));
+    return part;
+  }
+  // All pieces one after the other against the plain kernel, and each tenth query alone: the same bits.
+  void check(const PieceCase& c, Level level, const std::string& kernel, double bound) {
+    const int64_t keys = c.pieces.back().first + c.pieces.back().second;
+    const TensorView kv = random(c.dtype, {keys, c.heads, c.nope + c.v_dim}), rope = random(c.dtype, {keys, c.rope});
+    const TensorView kv_d = up(kv), rope_d = up(rope);
+    const PieceAttentionDesc desc{c.heads, c.nope, c.rope, c.v_dim, c.dtype};
+    PieceAttentionArgs a{.q = random(DType::f32, {c.queries, c.heads, c.nope + c.rope}),
+                         .q_position = c.q_position,
+                         .scale = 0.09f,
+                         .y = poisoned(DType::f32, {c.queries, c.heads, c.v_dim}),
+                         .lse = poisoned(DType::f32, {c.queries, c.heads})};
+    for (int64_t i = 0; level == Level::sm90 && i < a.q.elements(); ++i)
+      put(a.q, i, float(bf16(at(a.q, i))));  // so that only weights round
     PieceAttentionArgs d = a;
     d.q = up(a.q), d.y = up(a.y), d.lse = up(a.lse);
-    const TensorView kv_d = up(kv), rope_d = up(k_rope);
-    for (const auto& [first, count] : std::vector<std::pair<int64_t, int64_t>>{{0, 33}, {33, 20}, {53, 17}}) {
-      a.first = d.first = first == 0;
-      a.k_position = d.k_position = first;
-      a.k_nope = k_nope.slice(0, first, count), a.v = v.slice(0, first, count),
-      a.k_rope = k_rope.slice(0, first, count);
-      d.k_nope = a.k_nope, d.v = a.v, d.k_rope = rope_d.slice(0, first, count);
-      d.k_nope.data = kv_d.slice(0, first, count).data;
-      d.v.data = static_cast<std::byte*>(d.k_nope.data) + nope * int64_t(size_of(dtype));
-      d.k_nope.device = d.v.device = Device::cuda;
-      run_host(piece_attention_op(), {heads, nope, rope, v_dim, dtype}, a);
-      run_device(piece_attention_op(), {heads, nope, rope, v_dim, dtype}, d);
-      EXPECT_LT(error(down(d.y), a.y), f32_error);
-      EXPECT_LT(error(down(d.lse), a.lse), f32_error);
+    PieceAttentionArgs alone = d;
+    alone.y = up(a.y), alone.lse = up(a.lse);
+    for (const auto& [first, count] : c.pieces) {
+      const auto piece = [&](PieceAttentionArgs& args, const TensorView& all, const TensorView& shared) {
+        args.first = first == 0;
+        args.k_position = first;
+        args.k_nope = heads_part(all, first, count, 0, c.nope);
+        args.v = heads_part(all, first, count, c.nope, c.v_dim);
+        args.k_rope = shared.slice(0, first, count);
+      };
+      piece(a, kv, rope);
+      piece(d, kv_d, rope_d);
+      run_host(piece_attention_op(), desc, a);
+      EXPECT_EQ(run_device(piece_attention_op(), desc, d, level), kernel);
+      EXPECT_LT(error(down(d.y), a.y), bound) << "keys from " << first;
+      const TensorView lse = down(d.lse);
+      for (int64_t i = 0; i < lse.elements(); ++i) {
+        if (std::isinf(at(a.lse, i))) {
+          EXPECT_EQ(at(lse, i), at(a.lse, i)) << "a query that sees no key yet";
+        } else {
+          EXPECT_NEAR(at(lse, i), at(a.lse, i), bound * 10) << i;
+        }
+      }
+      for (int64_t query = 0; query < c.queries; query += 10) {
+        PieceAttentionArgs one = alone;
+        piece(one, kv_d, rope_d);
+        one.q = d.q.slice(0, query, 1), one.q_position = c.q_position + query;
+        one.y = alone.y.slice(0, query, 1), one.lse = alone.lse.slice(0, query, 1);
+        run_device(piece_attention_op(), desc, one, level);
+        const TensorView y = down(d.y.slice(0, query, 1)), y_alone = down(one.y);
+        for (int64_t i = 0; i < y.elements(); ++i) ASSERT_EQ(at(y, i), at(y_alone, i)) << "query " << query << " " << i;
+      }
     }
   }
+};
+
+TEST_F(CudaPieceTest, Portable) {
+  for (DType dtype : {DType::f32, DType::bf16})
+    check({21, 3, 48, 16, 40, 40, dtype, {{0, 33}, {33, 20}, {53, 17}}}, Level::cuda, "cuda.piece_attention",
+          f32_error);
+}
+
+TEST_F(CudaPieceTest, TensorCores) {
+  const std::vector<std::pair<int64_t, int64_t>> odd{{0, 512}, {512, 200}, {712, 57}, {769, 1}};
+  for (const PieceCase& c : {PieceCase{770, 3, 128, 64, 128, 0, DType::bf16, odd},    // some see nothing of a piece
+                             PieceCase{70, 2, 128, 64, 128, 700, DType::bf16, odd},   // half a block, context before
+                             PieceCase{130, 5, 128, 64, 128, 640, DType::bf16, odd},  // two rows more than a block
+                             PieceCase{1, 1, 128, 64, 128, 769, DType::bf16, odd}})
+    check(c, Level::sm90, "sm90.piece_attention", bf16_operands_error);
 }
 
 }  // namespace

@@ -86,6 +86,8 @@ extern const Implementation<PagedAttentionDesc, PagedAttentionArgs> mla_decode{"
                                                                                not_built, nullptr};
 extern const Implementation<PagedAttentionDesc, PagedAttentionArgs> gqa_attention{"sm90.gqa_attention", Level::sm90,
                                                                                   not_built, nullptr};
+extern const Implementation<PieceAttentionDesc, PieceAttentionArgs> piece_attention{"sm90.piece_attention", Level::sm90,
+                                                                                    not_built, nullptr};
 extern const Implementation<LinearDesc, LinearArgs> linear{"sm90.linear", Level::sm90, not_built, nullptr};
 extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear{"sm90.headwise_linear", Level::sm90,
                                                                                     not_built, nullptr};

@@ -10,7 +10,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/cuda/common.h"
-#include "kernels/sm90/hopper.h"
+#include "kernels/sm90/attention_tile.h"
 #include "kernels/sm90/tensor_map.h"
 
 namespace medley::cuda {
@@ -25,10 +25,8 @@ using cuda::check_launch;
 using cuda::data_of;
 using cuda::stream_of;
 
-constexpr int rows_of_group = 64;  // query rows of a warpgroup: the M of the matrix instruction
-constexpr int few_tokens = 4;      // at most so many new ones, and so many rows that one warpgroup holds them
+constexpr int few_tokens = 4;  // at most so many new ones, and so many rows that one warpgroup holds them
 constexpr int piece_unit = 512, most_pieces = 16;
-constexpr unsigned all = 0xffffffffu;
 
 struct Gqa {
   const float *q, *sinks;
@@ -47,9 +45,9 @@ struct Shape {
   static constexpr bool few = few_;
   static constexpr int groups = few ? 1 : 2, keys = few ? 64 : 128, stages = few ? 3 : 2;
   static constexpr int consumers = groups * 128, threads = consumers + 128;
-  static constexpr int column_tiles = dim / 64;  // 128 bytes each: the swizzle's width
+  static constexpr int column_tiles = dim / 64, k_tiles = column_tiles, v_tiles = column_tiles;
   static constexpr int key_tile_bytes = keys * 128, key_bytes = column_tiles * key_tile_bytes;
-  static constexpr int query_tile_bytes = rows_of_group * 128, query_bytes = column_tiles * query_tile_bytes;
+  static constexpr int query_bytes = column_tiles * query_tile_bytes;
   struct Shared {
     std::byte q[groups * query_bytes];
     std::byte k[stages][key_bytes], v[stages][key_bytes];
@@ -105,16 +103,16 @@ __device__ bool open_many(const Gqa& a, Work& work) {
     const int tiles = is_few(a, fresh) ? 0 : (fresh * a.group + tile_rows - 1) / tile_rows;
     int upto = tiles;
     for (int step = 1; step < 32; step *= 2) {
-      const int other = __shfl_up_sync(all, upto, step);
+      const int other = __shfl_up_sync(full_warp, upto, step);
       if (lane >= step) upto += other;
     }
-    const unsigned found = __ballot_sync(all, index < upto);
+    const unsigned found = __ballot_sync(full_warp, index < upto);
     if (found == 0) {
-      index -= __shfl_sync(all, upto, 31);
+      index -= __shfl_sync(full_warp, upto, 31);
       continue;
     }
     const int owner = __ffs(found) - 1;
-    const int tile = __shfl_sync(all, upto, owner) - 1 - index;
+    const int tile = __shfl_sync(full_warp, upto, owner) - 1 - index;
     work.row = first + owner, work.head = blockIdx.y, work.piece = 0;
     work.token = a.row_offsets[work.row], work.computed = a.computed[work.row];
     const int rows = (a.row_offsets[work.row + 1] - work.token) * a.group;
@@ -150,127 +148,6 @@ __device__ void feed(const CUtensorMap* map, const Gqa& a, typename S::Shared& s
     copy(shared.v[stage], v_column, first, &shared.v_full[stage], &shared.v_empty[stage]);
     if (++stage == S::stages) stage = 0, phase ^= 1;
   }
-}
-
-// A warpgroup's query rows as bf16, swizzled; zeros past the last.
-template <class S>
-__device__ void load_queries(const Gqa& a, const Work& work, std::byte* to, int first, int count) {
-  constexpr int fours = S::dim / 4, at_once = 4;
-  for (int item = threadIdx.x % 128; item < rows_of_group * fours; item += 128 * at_once) {
-    float4 values[at_once];
-#pragma unroll
-    for (int i = 0; i < at_once; ++i) {
-      const int row = (item + i * 128) / fours, four = (item + i * 128) % fours;
-      const int token = work.token + (first + row) / a.group, head = work.head * a.group + (first + row) % a.group;
-      values[i] = make_float4(0, 0, 0, 0);
-      if (row < count)
-        values[i] = __ldg(reinterpret_cast<const float4*>(a.q + token * a.q_token + head * a.q_head) + four);
-    }
-#pragma unroll
-    for (int i = 0; i < at_once; ++i) {
-      const int row = (item + i * 128) / fours, four = (item + i * 128) % fours;
-      const __nv_bfloat162 low = __floats2bfloat162_rn(values[i].x, values[i].y),
-                           high = __floats2bfloat162_rn(values[i].z, values[i].w);
-      uint2 bits;
-      memcpy(&bits.x, &low, 4);
-      memcpy(&bits.y, &high, 4);
-      std::byte* at = to + four / 16 * S::query_tile_bytes + row * 128 + ((four % 16 / 2) ^ (row % 8)) * 16;
-      *reinterpret_cast<uint2*>(at + four % 2 * 8) = bits;
-    }
-  }
-  fence_async_proxy();
-  named_sync(1 + threadIdx.x / 128, 128);
-}
-
-// exp2f adds four instructions for denormal results.
-__device__ float exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-__device__ float quad_max(float value) {
-  value = fmaxf(value, __shfl_xor_sync(all, value, 1));
-  return fmaxf(value, __shfl_xor_sync(all, value, 2));
-}
-__device__ float quad_sum(float value) {
-  value += __shfl_xor_sync(all, value, 1);
-  return value + __shfl_xor_sync(all, value, 2);
-}
-
-// A thread's accumulators belong to two rows: elements 4j, 4j + 1 to row g, 4j + 2, 4j + 3 to row g + 8 of its warp.
-struct Softmax {
-  float highest[2] = {-INFINITY, -INFINITY};  // what weights are relative to: a maximum, up to rescale_above behind
-  float total[2] = {0, 0};                    // of this thread's own columns
-  int low[2], limit[2];                       // keys seen
-};
-
-// A row's weights may grow to 2^8 before its sums are brought to the new maximum. Decided by each row for itself.
-constexpr float rescale_above = 8;
-
-// Scores to weights, packed as the next product takes them. Returns by what the sums must be scaled.
-template <int n>
-__device__ void weigh(const Gqa& a, int first, Softmax& softmax, float (&scores)[n], uint32_t (&weights)[n / 8][4],
-                      float (&rescale)[2]) {
-  const int quad = threadIdx.x % 4;
-  if (first + 2 * n > min(softmax.limit[0], softmax.limit[1]) || first < max(softmax.low[0], softmax.low[1])) {
-#pragma unroll
-    for (int i = 0; i < n; ++i) {
-      const int key = first + i / 4 * 8 + quad * 2 + i % 2;
-      if (key >= softmax.limit[i / 2 % 2] || key < softmax.low[i / 2 % 2]) scores[i] = -INFINITY;
-    }
-  }
-  float highest[2] = {-INFINITY, -INFINITY}, base[2];
-#pragma unroll
-  for (int i = 0; i < n; ++i) highest[i / 2 % 2] = fmaxf(highest[i / 2 % 2], scores[i]);
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const float now = quad_max(highest[half]) * a.scale_log2, before = softmax.highest[half];
-    if (now > before + rescale_above) softmax.highest[half] = now;
-    base[half] = softmax.highest[half] == -INFINITY ? 0.0f : softmax.highest[half];  // none seen: weights exp2(-inf)
-    rescale[half] = exp2(before - base[half]);
-    softmax.total[half] *= rescale[half];
-  }
-#pragma unroll
-  for (int i = 0; i < n; i += 2) {
-    const int half = i / 2 % 2;
-    const float x = exp2(fmaf(scores[i], a.scale_log2, -base[half])),
-                y = exp2(fmaf(scores[i + 1], a.scale_log2, -base[half]));
-    softmax.total[half] += x + y;
-    const __nv_bfloat162 two = __floats2bfloat162_rn(x, y);
-    memcpy(&weights[i / 8][i / 2 % 4], &two, 4);
-  }
-}
-
-// Starts scores[64 queries x keys].
-template <class S, int n>
-__device__ void multiply_keys(typename S::Shared& shared, int group, int stage, uint32_t phase, float (&scores)[n]) {
-  const uint64_t q = operand(shared_address(shared.q + group * S::query_bytes)),
-                 k = operand(shared_address(shared.k[stage]));
-  barrier_wait(&shared.k_full[stage], phase);
-  hold(scores);
-  wgmma_begin();
-#pragma unroll
-  for (int step = 0; step < S::dim / 16; ++step)
-    wgmma_scores(scores, q + (uint64_t(step / 4 * S::query_tile_bytes + step % 4 * 32) >> 4),
-                 k + (uint64_t(step / 4 * S::key_tile_bytes + step % 4 * 32) >> 4), step);
-  wgmma_commit();
-}
-
-template <class S, int n, int m>
-__device__ void add_values(typename S::Shared& shared, int stage, const uint32_t (&weights)[m][4], float (&out)[n]) {
-  const uint64_t v = operand(shared_address(shared.v[stage]), S::key_tile_bytes);
-#pragma unroll
-  for (int step = 0; step < m; ++step) wgmma_values(out, weights[step], v + (step * 16 * 128 >> 4));
-  wgmma_commit();
-}
-
-// Rows of the values that no query sees may hold anything, also NaN, and 0 * NaN is NaN.
-template <class S>
-__device__ void clear_values(std::byte* values, int from) {
-  const int pieces = (S::keys - from) * 8;  // of 16 bytes, per tile
-  for (int item = threadIdx.x % 128; item < pieces * S::column_tiles; item += 128)
-    *reinterpret_cast<uint4*>(values + item / pieces * S::key_tile_bytes + from * 128 + item % pieces * 16) =
-        make_uint4(0, 0, 0, 0);
 }
 
 __device__ void write_two(const Gqa& a, int64_t at, float x, float y) {
@@ -331,54 +208,17 @@ template <class S>
 __device__ void attend(const Gqa& a, typename S::Shared& shared, const Work& work) {
   const int group = threadIdx.x / 128, lane = threadIdx.x % 32;
   const int first_row = group * rows_of_group, row = first_row + threadIdx.x % 128 / 32 * 16 + lane / 4;
-  load_queries<S>(a, work, shared.q + group * S::query_bytes, work.first + first_row, work.count - first_row);
+  load_queries<S>(shared.q + group * S::query_bytes, work.count - first_row, [&](int r) {
+    const int item = work.first + first_row + r;
+    return a.q + (work.token + item / a.group) * a.q_token + (work.head * a.group + item % a.group) * a.q_head;
+  });
   Softmax softmax;
   for (int half = 0; half < 2; ++half) {
     const int position = work.computed + (work.first + min(row + half * 8, work.count - 1)) / a.group;
     softmax.low[half] = first_key(a, position), softmax.limit[half] = min(position + 1, work.end);
   }
-  float scores[S::keys / 2] = {}, out[S::dim / 2] = {};
-  uint32_t weights[S::keys / 16][4];
-  int stage = 0, first = work.begin;
-  uint32_t phase = 0;
-  const auto finish_scores = [&] {
-    float rescale[2];
-    if (lane == 0) barrier_arrive(&shared.k_empty[stage]);
-    weigh(a, first, softmax, scores, weights, rescale);
-    if (__any_sync(all, rescale[0] != 1.0f || rescale[1] != 1.0f)) {  // else products with 1
-#pragma unroll
-      for (int i = 0; i < S::dim / 2; ++i) out[i] *= rescale[i / 2 % 2];
-    }
-    barrier_wait(&shared.v_full[stage], phase);
-    if (first + S::keys > work.end) {
-      clear_values<S>(shared.v[stage], work.end - first);
-      fence_async_proxy();
-      named_sync(1 + group, 128);
-    }
-    hold(out);
-    wgmma_begin();
-  };
-  multiply_keys<S>(shared, group, stage, phase, scores);
-  wgmma_wait<0>();
-  hold(scores);
-  for (; first + S::keys < work.end; first += S::keys) {
-    finish_scores();
-    add_values<S>(shared, stage, weights, out);
-    const int next = stage + 1 == S::stages ? 0 : stage + 1;
-    const uint32_t next_phase = next == 0 ? phase ^ 1 : phase;
-    // The next scores queue up behind: the other warpgroup's weights are computed meanwhile.
-    multiply_keys<S>(shared, group, next, next_phase, scores);
-    wgmma_wait<1>();
-    hold(out);
-    if (lane == 0) barrier_arrive(&shared.v_empty[stage]);
-    wgmma_wait<0>();
-    hold(scores);
-    stage = next, phase = next_phase;
-  }
-  finish_scores();
-  add_values<S>(shared, stage, weights, out);
-  wgmma_wait<0>();
-  hold(out);
+  float out[S::dim / 2] = {};
+  walk<S>(shared, group, a.scale_log2, work.begin, work.end, softmax, out);
   write_rows<S>(a, work, group, softmax, out);
 }
 
@@ -389,15 +229,7 @@ __global__ void __launch_bounds__(S::threads, S::few ? 2 : 1)
   auto& shared = *reinterpret_cast<typename S::Shared*>(memory);
   Work work;
   if (!(S::few ? open_few(a, work) : open_many(a, work))) return;
-  if (threadIdx.x == 0) {
-    for (int stage = 0; stage < S::stages; ++stage) {
-      barrier_init(&shared.k_full[stage], 1);
-      barrier_init(&shared.v_full[stage], 1);
-      barrier_init(&shared.k_empty[stage], S::consumers / 32);
-      barrier_init(&shared.v_empty[stage], S::consumers / 32);
-    }
-    fence_barrier_init();
-  }
+  if (threadIdx.x == 0) init_barriers<S>(shared);
   __syncthreads();
   if (threadIdx.x >= S::consumers) {
     registers_release<40>();
