@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <limits>
 #include <random>
 
@@ -216,6 +218,42 @@ TEST_F(DeviceSamplerTest, TokensAreTakenFromTheirSlots) {
   Ids got(4);
   copy_bytes(got.data(), views[0].data, 16, stream_.get());
   EXPECT_EQ(got, (Ids{3, 72, 5, 70}));
+}
+
+// Not a test: prints microseconds a launch takes, its tables and copies included, in a queue of two.
+TEST_F(DeviceSamplerTest, DISABLED_Times) {
+  constexpr int64_t vocab = 151936;
+  constexpr int launches = 200;
+  std::vector<float> logits(size_t(128 * vocab));
+  std::normal_distribution<float> normal(0, 3);
+  for (float& logit : logits) logit = normal(random_);
+  const TensorView device = up(logits, vocab);
+  struct Case {
+    const char* name;
+    SamplingParams params;
+  };
+  for (const auto& [name, params] :
+       {Case{"greedy", {.temperature = 0}}, Case{"temperature", {}}, Case{"top_k 50", {.top_k = 50}},
+        Case{"top_p 0.95", {.top_p = 0.95f}}, Case{"top_k, top_p", {.top_k = 50, .top_p = 0.95f}},
+        Case{"min_p, penalties", {.min_p = 0.05f, .repetition_penalty = 1.1f}}}) {
+    for (const int32_t rows : {1, 32, 128}) {
+      DeviceSampler sampler(vocab, rows, threads_, stream_.get());
+      std::vector<SampleRow> all;
+      for (int32_t slot = 0; slot < rows; ++slot) {
+        sampler.start(slot, params, tokens(vocab, 1000));
+        all.push_back({RequestId(slot + 1), slot, slot});
+      }
+      sampler.launch(device, all);
+      const auto start = std::chrono::steady_clock::now();
+      for (int i = 0; i < launches; ++i) {
+        sampler.launch(device, all);
+        sampler.collect();
+      }
+      sampler.collect();
+      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+      printf("%-16s rows %3d: %7.1f us\n", name, rows, seconds.count() / launches * 1e6);
+    }
+  }
 }
 
 }  // namespace
