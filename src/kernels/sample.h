@@ -114,6 +114,9 @@ struct SampleChoice {
   int32_t first_bias = 0, num_biases = 0;  // of SampleArgs::bias_*; those of one token stand together
   double uniform = 0;                      // the draw's random number
   int64_t unused = 0;                      // a whole number of 64-bit words
+
+  // The best of the logits as they are.
+  MEDLEY_BOTH bool plain() const { return temperature <= 0 && counted == 0 && num_biases == 0; }
 };
 static_assert(sizeof(SampleChoice) == 64);
 
@@ -126,6 +129,7 @@ struct SampledToken {
 struct SampleArgs {
   TensorView logits;       // f32 [n, vocab]; not changed
   TensorView rows;         // SampleChoice [rows]: i64 [rows, 8]
+  bool all_plain = false;  // all rows are SampleChoice::plain(): less to prepare
   TensorView bias_tokens;  // i32 [biases]
   TensorView bias_values;  // f32 [biases]
   TensorView counts;       // i32 [slots, vocab], by count_tokens; none: no row is counted

@@ -77,9 +77,11 @@ DeviceSampler::Tables DeviceSampler::send_tables(Launch& launch) {
   const auto bias_tokens = launch.tables.add_i32({biases}), bias_values = launch.tables.add_i32({biases});
   const auto start_table = launch.tables.add_i32({starts, 4}), token_table = launch.tables.add_i32({tokens});
   size_t bias = 0;
+  bool all_plain = true;
   for (const Row& row : launch.rows) {
     if (row.on_host) continue;
     const SampleChoice one = choice(row, int64_t(bias));
+    all_plain = all_plain && one.plain();
     std::memcpy(choices.values.data() + size_t(row.place) * sizeof(one) / 8, &one, sizeof(one));
     // Biases of one token stand together, in their order.
     auto sorted = slots_[size_t(row.row.slot)]->params.logit_bias;
@@ -94,7 +96,7 @@ DeviceSampler::Tables DeviceSampler::send_tables(Launch& launch) {
   starts_.clear();
   start_tokens_.clear();
   launch.tables.send(exec_.stream);
-  return {choices.view, bias_tokens.view, bias_values.view, start_table.view, token_table.view};
+  return {choices.view, bias_tokens.view, bias_values.view, start_table.view, token_table.view, all_plain};
 }
 
 void DeviceSampler::launch(const TensorView& logits, std::span<const SampleRow> rows) {
@@ -115,6 +117,7 @@ void DeviceSampler::launch(const TensorView& logits, std::span<const SampleRow> 
   cuda::count_tokens({tables.starts, tables.tokens, counts}, exec_);
   cuda::sample({.logits = logits,
                 .rows = tables.rows,
+                .all_plain = tables.all_plain,
                 .bias_tokens = tables.bias_tokens,
                 .bias_values = tables.bias_values,
                 .counts = counts,

@@ -50,6 +50,7 @@ class DeviceSampler final : public Sampler {
   };
   struct Tables {
     TensorView rows, bias_tokens, bias_values, starts, tokens;
+    bool all_plain = true;
   };
 
   Tables send_tables(Launch& launch);

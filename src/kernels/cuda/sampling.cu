@@ -16,8 +16,8 @@
 namespace medley::cuda {
 namespace {
 
-constexpr int threads = 512, warps = threads / 32;
-constexpr int most_blocks = 8;  // what every GPU with clusters takes
+constexpr int threads = 768, warps = threads / 32;  // two blocks share a processor: 76 KB each for 150,000 tokens
+constexpr int most_blocks = 8;                      // what every GPU with clusters takes
 constexpr int tokens_worth_a_block = 4096;
 constexpr int ranges = 8, range_bits = 3;
 constexpr int32_t seen = int32_t(0x80000000);
@@ -69,14 +69,19 @@ struct Most {
   __device__ uint64_t operator()(uint64_t a, uint64_t b) const { return a > b ? a : b; }
 };
 
-// Combines the values of all threads of all blocks of the row; every thread gets the result.
 template <class Combine, int n>
-__device__ void combine(Part& part, uint64_t (&value)[n]) {
+__device__ void combine_warp(uint64_t (&value)[n]) {
   const Combine both;
-  Exchange& x = part.exchange;
 #pragma unroll
   for (int k = 0; k < n; ++k)
     for (int mask = 16; mask > 0; mask /= 2) value[k] = both(value[k], __shfl_xor_sync(0xffffffffu, value[k], mask));
+}
+
+// From what each warp has to what all blocks of the row have together.
+template <class Combine, int n>
+__device__ void combine_row(Part& part, uint64_t (&value)[n]) {
+  const Combine both;
+  Exchange& x = part.exchange;
   if (part.lane == 0) {
 #pragma unroll
     for (int k = 0; k < n; ++k) x.warp[part.warp][k] = value[k];
@@ -136,36 +141,69 @@ __device__ uint32_t ordered(float value) {
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-// The least key with less than `enough` above it, and how much that is. Keys have `bits` bits.
+// How much lies in each of the ranges of keys: tokens, or units of their weights.
+struct Tokens {
+  uint64_t low = 0, high = 0;  // fields of 16 bits: a thread has at most 2^19 / 768 tokens, its warp 32 times as many
+  __device__ void add(uint32_t range, float) {
+    const uint64_t one = uint64_t(1) << (range % 4 * 16);
+    low += range < 4 ? one : 0;
+    high += range < 4 ? 0 : one;
+  }
+  __device__ void combine_warp(uint64_t (&in)[ranges]) const {
+    uint64_t both[2] = {low, high};
+    cuda::combine_warp<Sum>(both);
+#pragma unroll
+    for (int r = 0; r < ranges; ++r) in[r] = both[r / 4] >> (r % 4 * 16) & 0xffff;
+  }
+};
+struct Units {
+  uint64_t of[ranges] = {};
+  __device__ void add(uint32_t range, float weight) {
+    const uint64_t units = sampling::units_of(weight);
+#pragma unroll
+    for (int r = 0; r < ranges; ++r) of[r] += range == uint32_t(r) ? units : 0;
+  }
+  __device__ void combine_warp(uint64_t (&in)[ranges]) {
+    cuda::combine_warp<Sum>(of);
+#pragma unroll
+    for (int r = 0; r < ranges; ++r) in[r] = of[r];
+  }
+};
+
+// The least key with less than enough(all) above it, and how much that is. Keys have `bits` bits.
 struct Crossing {
   uint32_t key;
-  uint64_t above;
+  uint64_t above, enough;
 };
-template <int bits, class KeyOf, class Measure>
-__device__ Crossing crossing(Part& part, uint64_t enough, const KeyOf& key_of, const Measure& measure) {
-  Crossing found{0, 0};
+template <class Measure, int bits, class KeyOf, class Enough>
+__device__ Crossing crossing(Part& part, const KeyOf& key_of, const Enough& enough) {
+  Crossing found{0, 0, 0};
   for (int known = bits; known > 0;) {  // bits below `known` are not decided yet
     const int shift = known > range_bits ? known - range_bits : 0;
     const uint32_t mask = (1u << (known - shift)) - 1;
-    uint64_t above[ranges - 1] = {};  // of range r + 1; the lowest is what is left
+    Measure mine;
     part.each([&](int i) {
       const float value = part.values[i];
       const uint32_t key = key_of(value);
-      if (known < 32 && (key >> known) != (found.key >> known)) return;
-      const uint32_t range = (key >> shift) & mask;
-      const uint64_t much = measure(value);
-#pragma unroll
-      for (int r = 1; r < ranges; ++r) above[r - 1] += range == uint32_t(r) ? much : 0;
+      if (known < bits && (key >> known) != (found.key >> known)) return;
+      mine.add((key >> shift) & mask, value);
     });
-    combine<Sum>(part, above);
+    uint64_t in[ranges];
+    mine.combine_warp(in);
+    combine_row<Sum>(part, in);
+    if (known == bits) {
+      uint64_t all = 0;
+      for (int r = 0; r < ranges; ++r) all += in[r];
+      found.enough = enough(all);
+    }
     uint32_t range = 0;
 #pragma unroll
     for (int r = ranges - 1; r > 0; --r) {
       if (range != 0) continue;
-      if (found.above + above[r - 1] >= enough) {
+      if (found.above + in[r] >= found.enough) {
         range = uint32_t(r);
       } else {
-        found.above += above[r - 1];
+        found.above += in[r];
       }
     }
     found.key |= range << shift;
@@ -205,13 +243,15 @@ struct BestToken {
 };
 __device__ BestToken best_of(Part& part) {
   uint64_t most[2] = {0, 0};
-  part.each([&](int i) {
+#pragma unroll 8
+  for (int i = part.first + part.lane; i < part.last; i += 32) {
     const float value = part.values[i];
     const uint32_t low = ~uint32_t(part.begin + i);  // the lower token is the higher number
     if (!(value < INFINITY)) most[1] = Most()(most[1], uint64_t(1) << 32 | low);
     most[0] = Most()(most[0], uint64_t(ordered(value)) << 32 | low);
-  });
-  combine<Most>(part, most);
+  }
+  combine_warp<Most>(most);
+  combine_row<Most>(part, most);
   const uint32_t key = uint32_t(most[0] >> 32);
   const float logit = __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
   return {logit, logit == -INFINITY ? -1 : int32_t(~uint32_t(most[0])),
@@ -220,14 +260,10 @@ __device__ BestToken best_of(Part& part) {
 
 // Of the tokens that weigh as much as the last one to stay, the first so many stay.
 __device__ void keep_top_p(Part& part, float top_p) {
-  uint64_t total[1] = {0};
-  part.each([&](int i) { total[0] += sampling::units_of(part.values[i]); });
-  combine<Sum>(part, total);
-  const uint64_t enough = sampling::enough_units(top_p, total[0]);
   constexpr int bits = 30;  // a weight is at most 1, so its two highest bits are 0
-  const Crossing last = crossing<bits>(
-      part, enough, [](float weight) { return __float_as_uint(weight); },
-      [](float weight) { return sampling::units_of(weight); });
+  const Crossing last = crossing<Units, bits>(
+      part, [](float weight) { return __float_as_uint(weight); },
+      [&](uint64_t total) { return sampling::enough_units(top_p, total); });
   const uint64_t units = sampling::units_of(__uint_as_float(last.key));
   uint64_t equals = 0;
   part.each([&](int i) { equals += __float_as_uint(part.values[i]) == last.key; });
@@ -237,7 +273,7 @@ __device__ void keep_top_p(Part& part, float top_p) {
     const uint32_t key = i < part.last ? __float_as_uint(part.values[i]) : 0;
     const unsigned ties = __ballot_sync(0xffffffffu, i < part.last && key == last.key);
     const uint64_t rank = before + __popc(ties & ((1u << part.lane) - 1));
-    const bool stays = key > last.key || (key == last.key && last.above + rank * units < enough);
+    const bool stays = key > last.key || (key == last.key && last.above + rank * units < last.enough);
     if (i < part.last && !stays) part.values[i] = 0;
     before += __popc(ties);
   }
@@ -268,12 +304,11 @@ __device__ int32_t draw(Part& part, const SampleChoice& row) {
 }
 
 __device__ int32_t draw_filtered(Part& part, const SampleChoice& row, float best, int vocab) {
-  const bool few = row.top_k > 0 && row.top_k < vocab;
-  const uint32_t least = few ? crossing<32>(
-                                   part, uint64_t(row.top_k), [](float logit) { return ordered(logit); },
-                                   [](float) { return uint64_t(1); })
-                                   .key
-                             : 0;
+  uint32_t least = 0;
+  if (row.top_k > 0 && row.top_k < vocab)
+    least = crossing<Tokens, 32>(
+                part, [](float logit) { return ordered(logit); }, [&](uint64_t) { return uint64_t(row.top_k); })
+                .key;
   part.each([&](int i) {
     const float logit = part.values[i];
     part.values[i] = ordered(logit) >= least ? sampling::weight_of(logit, best, row.temperature) : 0.0f;
@@ -294,7 +329,7 @@ struct Pointers {
   float* scratch;  // [rows, blocks * slice]; null: shared memory
 };
 
-__global__ void __launch_bounds__(threads) choose(Pointers p, int vocab, int slice, int blocks) {
+__global__ void __launch_bounds__(threads, 2) choose(Pointers p, int vocab, int slice, int blocks) {
   extern __shared__ float shared_values[];
   __shared__ Exchange exchange;
   const int r = int(blockIdx.x) / blocks, rank = int(blockIdx.x) % blocks;
@@ -312,7 +347,12 @@ __global__ void __launch_bounds__(threads) choose(Pointers p, int vocab, int sli
   part.last = min(part.first + run, part.count);
   int32_t* counts = row.counted != 0 ? p.counts + int64_t(row.slot) * vocab : nullptr;
 
-  load(part, row, p.logits + row.logits_row * p.logits_stride, p.bias_tokens, p.bias_values, counts);
+  const float* logits = p.logits + row.logits_row * p.logits_stride;
+  if (row.plain()) {
+    part.values = const_cast<float*>(logits) + part.begin;  // nobody will write there
+  } else {
+    load(part, row, logits, p.bias_tokens, p.bias_values, counts);
+  }
   const BestToken best = best_of(part);
   int32_t token = rank == 0 && threadIdx.x == 0 ? best.token : -1;
   const bool wrong = best.not_finite >= 0 || best.token < 0;
@@ -378,7 +418,7 @@ void sample(const SampleArgs& a, ExecContext& exec) {
   int blocks = 1;
   while (limit.clusters && blocks < most_blocks && blocks * tokens_worth_a_block < vocab) blocks *= 2;
   const int slice = ((vocab + blocks - 1) / blocks + 31) / 32 * 32;
-  const bool fits = slice <= limit.shared_floats;
+  const bool fits = a.all_plain || slice <= limit.shared_floats;
   const Workspace::Scope scope(exec.workspace);
   const Pointers pointers{
       .logits = data_of<float>(a.logits),
@@ -396,7 +436,7 @@ void sample(const SampleArgs& a, ExecContext& exec) {
   cluster.val.clusterDim = {unsigned(blocks), 1, 1};
   const cudaLaunchConfig_t config{.gridDim = dim3(unsigned(rows * blocks)),
                                   .blockDim = dim3(threads),
-                                  .dynamicSmemBytes = fits ? size_t(slice) * sizeof(float) : 0,
+                                  .dynamicSmemBytes = fits && !a.all_plain ? size_t(slice) * sizeof(float) : 0,
                                   .stream = stream_of(exec),
                                   .attrs = &cluster,
                                   .numAttrs = blocks > 1 ? 1u : 0u};
