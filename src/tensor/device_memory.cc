@@ -66,6 +66,7 @@ void copy_bytes(void* to, const void* from, size_t bytes, void* stream) {
 }
 
 void copy_async(void* to, const void* from, size_t bytes, void* stream) {
+  if (bytes == 0) return;
   if (!usable()) return void(std::memcpy(to, from, bytes));
   must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)), "cudaMemcpyAsync");
 }

@@ -2,11 +2,11 @@
 // that the logits are read once. (Without clusters, as on Ampere, one block; a row too long for its shared memory lies
 // in the workspace.)
 //
-// Both thresholds, top-k's on logits and top-p's on weights, are found three bits at a time: a pass measures the eight
-// ranges that the bits still possible are cut into and keeps the one where the sum from above gets there. Histograms in
-// shared memory would take fewer passes, but weights crowd into few bins, where atomics wait for each other; here the
-// time does not depend on the data. All sums are of whole numbers, so neither the cut into blocks nor the order of
-// adding changes the result (kernels/sample.h).
+// Both thresholds, top-k's on logits and top-p's on weights, are found three bits at a time: a pass measures what is at
+// least each of eight values, evenly spaced in what the bits still leave open, and keeps the range where enough is
+// reached. Histograms in shared memory would take fewer passes, but weights crowd into few bins, where atomics wait for
+// each other; here the time hardly depends on the data. All sums are of whole numbers, so neither the cut into blocks
+// nor the order of adding changes the result (kernels/sample.h).
 #include "kernels/sample.h"
 
 #include <algorithm>
@@ -16,18 +16,19 @@
 namespace medley::cuda {
 namespace {
 
-constexpr int threads = 768, warps = threads / 32;  // two blocks share a processor: 76 KB each for 150,000 tokens
-constexpr int most_blocks = 8;                      // what every GPU with clusters takes
+// 640 and 768 threads choose among whole vocabularies a tenth faster, but have no registers for the passes of the
+// filters, which are bound by arithmetic (some 25 instructions a token).
+constexpr int threads = 512, warps = threads / 32;
+constexpr int most_blocks = 8;  // what every GPU with clusters takes
 constexpr int tokens_worth_a_block = 4096;
 constexpr int ranges = 8, range_bits = 3;
 constexpr int32_t seen = int32_t(0x80000000);
 
-// What the blocks of a row tell each other. `mine` is read by the others: two in turns, so that the next round can be
-// written while the last one is still read.
+// What warps and blocks of a row tell each other. `from` is written by the other blocks: two in turns, so that the next
+// round can be written while the last one is still read.
 struct Exchange {
   uint64_t warp[warps][ranges];
-  uint64_t mine[2][ranges];
-  uint64_t all[ranges];
+  uint64_t from[2][most_blocks][ranges];
 };
 
 // One block's part of a row: values[i] belongs to token begin + i. A warp's elements are a run of their own, [first,
@@ -49,15 +50,17 @@ struct Part {
 #endif
     __syncthreads();
   }
-  __device__ const uint64_t* mine_of(int block) const {
-    const uint64_t* mine = exchange.mine[turn];
+  // Where this block's values go in that block's memory.
+  __device__ uint64_t* to(int block) const {
+    uint64_t* place = exchange.from[turn][rank];
 #if __CUDA_ARCH__ >= 900
-    if (blocks > 1) asm volatile("mapa.u64 %0, %1, %2;" : "=l"(mine) : "l"(exchange.mine[turn]), "r"(block));
+    if (blocks > 1) asm volatile("mapa.u64 %0, %1, %2;" : "=l"(place) : "l"(exchange.from[turn][rank]), "r"(block));
 #endif
-    return mine;
+    return place;
   }
   template <class F>
   __device__ void each(F&& f) const {
+#pragma unroll 4
     for (int i = first + lane; i < last; i += 32) f(i);
   }
 };
@@ -77,7 +80,15 @@ __device__ void combine_warp(uint64_t (&value)[n]) {
     for (int mask = 16; mask > 0; mask /= 2) value[k] = both(value[k], __shfl_xor_sync(0xffffffffu, value[k], mask));
 }
 
-// From what each warp has to what all blocks of the row have together.
+// Over lanes that stand for the same one of `ranges` values.
+template <class Combine>
+__device__ uint64_t combine_lanes(uint64_t value) {
+  const Combine both;
+  for (int mask = 16; mask >= ranges; mask /= 2) value = both(value, __shfl_xor_sync(0xffffffffu, value, mask));
+  return value;
+}
+
+// From what each warp has to what all blocks of the row have together. 0 is no value.
 template <class Combine, int n>
 __device__ void combine_row(Part& part, uint64_t (&value)[n]) {
   const Combine both;
@@ -87,20 +98,21 @@ __device__ void combine_row(Part& part, uint64_t (&value)[n]) {
     for (int k = 0; k < n; ++k) x.warp[part.warp][k] = value[k];
   }
   __syncthreads();
-  if (threadIdx.x < n) {
-    uint64_t block = x.warp[0][threadIdx.x];
-    for (int w = 1; w < warps; ++w) block = both(block, x.warp[w][threadIdx.x]);
-    x.mine[part.turn][threadIdx.x] = block;
+  const int k = part.lane % ranges;
+  if (part.warp == 0) {
+    uint64_t block = 0;
+#pragma unroll
+    for (int w = 0; w < warps; w += 32 / ranges)
+      if (const int from = w + part.lane / ranges; k < n && from < warps) block = both(block, x.warp[from][k]);
+    block = combine_lanes<Combine>(block);
+    for (int b = part.lane / ranges; b < part.blocks; b += 32 / ranges) part.to(b)[k] = block;
   }
   part.sync();
-  if (threadIdx.x < n) {
-    uint64_t row = part.mine_of(0)[threadIdx.x];
-    for (int b = 1; b < part.blocks; ++b) row = both(row, part.mine_of(b)[threadIdx.x]);
-    x.all[threadIdx.x] = row;
-  }
-  __syncthreads();
+  uint64_t row = 0;
+  for (int b = part.lane / ranges; b < part.blocks; b += 32 / ranges) row = both(row, x.from[part.turn][b][k]);
+  row = combine_lanes<Combine>(row);
 #pragma unroll
-  for (int k = 0; k < n; ++k) value[k] = x.all[k];
+  for (int v = 0; v < n; ++v) value[v] = __shfl_sync(0xffffffffu, row, v);
   part.turn ^= 1;
 }
 
@@ -110,29 +122,21 @@ struct Order {
 };
 __device__ Order in_order(Part& part, uint64_t of_warp) {
   Exchange& x = part.exchange;
-  for (int mask = 16; mask > 0; mask /= 2) of_warp += __shfl_xor_sync(0xffffffffu, of_warp, mask);
-  if (part.lane == 0) x.warp[part.warp][0] = of_warp;
+  uint64_t mine[1] = {of_warp};
+  combine_warp<Sum>(mine);
+  if (part.lane == 0) x.warp[part.warp][0] = mine[0];
   __syncthreads();
-  if (threadIdx.x == 0) {
-    uint64_t block = 0;
-    for (int w = 0; w < warps; ++w) block += x.warp[w][0];
-    x.mine[part.turn][0] = block;
-  }
+  static_assert(warps <= 32 && most_blocks <= 32);
+  const uint64_t other = part.lane < warps ? x.warp[part.lane][0] : 0;
+  uint64_t warps_before_and_all[2] = {part.lane < part.warp ? other : 0, other};
+  combine_warp<Sum>(warps_before_and_all);
+  if (part.warp == 0 && part.lane < part.blocks) part.to(part.lane)[0] = warps_before_and_all[1];
   part.sync();
-  if (threadIdx.x == 0) {
-    uint64_t total = 0, before = 0;
-    for (int b = 0; b < part.blocks; ++b) {
-      if (b == part.rank) before = total;
-      total += part.mine_of(b)[0];
-    }
-    x.all[0] = before, x.all[1] = total;
-  }
-  __syncthreads();
-  Order order{x.all[0], x.all[1]};
-  for (int w = 0; w < part.warp; ++w) order.before += x.warp[w][0];
-  __syncthreads();
+  const uint64_t block = part.lane < part.blocks ? x.from[part.turn][part.lane][0] : 0;
+  uint64_t blocks_before_and_all[2] = {part.lane < part.rank ? block : 0, block};
+  combine_warp<Sum>(blocks_before_and_all);
   part.turn ^= 1;
-  return order;
+  return {blocks_before_and_all[0] + warps_before_and_all[0], blocks_before_and_all[1]};
 }
 
 // Bits whose order as whole numbers is that of the floats; -0 counts as 0.
@@ -141,75 +145,88 @@ __device__ uint32_t ordered(float value) {
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-// How much lies in each of the ranges of keys: tokens, or units of their weights.
-struct Tokens {
-  uint64_t low = 0, high = 0;  // fields of 16 bits: a thread has at most 2^19 / 768 tokens, its warp 32 times as many
-  __device__ void add(uint32_t range, float) {
-    const uint64_t one = uint64_t(1) << (range % 4 * 16);
-    low += range < 4 ? one : 0;
-    high += range < 4 ? 0 : one;
+// A logit as a whole number of 32 bits, and back. Numbers beyond the infinities are taken for them.
+struct LogitKey {
+  static constexpr int bits = 32;
+  __device__ static float value_of(uint32_t key) {
+    constexpr uint32_t infinity = 0xff800000u;
+    if (key > infinity) return INFINITY;
+    return key < ~infinity ? -INFINITY : __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
   }
-  __device__ void combine_warp(uint64_t (&in)[ranges]) const {
-    uint64_t both[2] = {low, high};
-    cuda::combine_warp<Sum>(both);
+};
+// A weight is at most 1, so its two highest bits are 0.
+struct WeightKey {
+  static constexpr int bits = 30;
+  __device__ static float value_of(uint32_t key) { return __uint_as_float(key); }
+};
+
+// How much is at least each of `from`, below `end`: tokens (where `end` may be ignored), or units of their weights.
+struct Tokens {
+  static constexpr bool to_the_end = false;
+  uint32_t of[ranges] = {};
+  __device__ void add(float value, const float (&from)[ranges], float) {
 #pragma unroll
-    for (int r = 0; r < ranges; ++r) in[r] = both[r / 4] >> (r % 4 * 16) & 0xffff;
+    for (int r = 0; r < ranges; ++r) of[r] += value >= from[r];
+  }
+  __device__ void combine_in_warp(uint64_t (&all)[ranges]) const {
+#pragma unroll
+    for (int r = 0; r < ranges; ++r) all[r] = __reduce_add_sync(0xffffffffu, of[r]);
   }
 };
 struct Units {
+  static constexpr bool to_the_end = true;
   uint64_t of[ranges] = {};
-  __device__ void add(uint32_t range, float weight) {
-    const uint64_t units = sampling::units_of(weight);
+  __device__ void add(float value, const float (&from)[ranges], float end) {
+    if (!(value >= from[0] && value < end)) return;
+    const uint64_t units = sampling::units_of(value);
 #pragma unroll
-    for (int r = 0; r < ranges; ++r) of[r] += range == uint32_t(r) ? units : 0;
+    for (int r = 0; r < ranges; ++r) of[r] += value >= from[r] ? units : 0;
   }
-  __device__ void combine_warp(uint64_t (&in)[ranges]) {
-    cuda::combine_warp<Sum>(of);
+  __device__ void combine_in_warp(uint64_t (&all)[ranges]) const {
 #pragma unroll
-    for (int r = 0; r < ranges; ++r) in[r] = of[r];
+    for (int r = 0; r < ranges; ++r) all[r] = of[r];
+    combine_warp<Sum>(all);
   }
 };
 
-// The least key with less than enough(all) above it, and how much that is. Keys have `bits` bits.
+// The least value with less than enough(all) above it, and how much that is.
 struct Crossing {
-  uint32_t key;
+  float value;
   uint64_t above, enough;
 };
-template <class Measure, int bits, class KeyOf, class Enough>
-__device__ Crossing crossing(Part& part, const KeyOf& key_of, const Enough& enough) {
-  Crossing found{0, 0, 0};
-  for (int known = bits; known > 0;) {  // bits below `known` are not decided yet
+template <class Measure, class Key, class Enough>
+__device__ Crossing crossing(Part& part, const Enough& enough) {
+  uint32_t found = 0;  // of the key: bits below `known` are not decided yet
+  uint64_t above = 0, wanted = 0;
+  float end = INFINITY;
+  for (int known = Key::bits; known > 0;) {
     const int shift = known > range_bits ? known - range_bits : 0;
-    const uint32_t mask = (1u << (known - shift)) - 1;
+    float from[ranges];
+#pragma unroll
+    for (int r = 0; r < ranges; ++r)
+      from[r] = r >> (known - shift) == 0 ? Key::value_of(found | uint32_t(r) << shift) : INFINITY;
     Measure mine;
-    part.each([&](int i) {
-      const float value = part.values[i];
-      const uint32_t key = key_of(value);
-      if (known < bits && (key >> known) != (found.key >> known)) return;
-      mine.add((key >> shift) & mask, value);
-    });
-    uint64_t in[ranges];
-    mine.combine_warp(in);
-    combine_row<Sum>(part, in);
-    if (known == bits) {
-      uint64_t all = 0;
-      for (int r = 0; r < ranges; ++r) all += in[r];
-      found.enough = enough(all);
-    }
+    part.each([&](int i) { mine.add(part.values[i], from, end); });
+    uint64_t at_least[ranges];
+    mine.combine_in_warp(at_least);
+    combine_row<Sum>(part, at_least);
+    if (known == Key::bits) wanted = enough(at_least[0]);
+    const uint64_t beyond = Measure::to_the_end ? above : 0;
     uint32_t range = 0;
 #pragma unroll
     for (int r = ranges - 1; r > 0; --r) {
       if (range != 0) continue;
-      if (found.above + in[r] >= found.enough) {
+      if (beyond + at_least[r] >= wanted) {
         range = uint32_t(r);
       } else {
-        found.above += in[r];
+        above = beyond + at_least[r];
+        end = from[r];
       }
     }
-    found.key |= range << shift;
+    found |= range << shift;
     known = shift;
   }
-  return found;
+  return {Key::value_of(found), above, wanted};
 }
 
 __device__ void load(Part& part, const SampleChoice& row, const float* logits, const int32_t* bias_tokens,
@@ -260,20 +277,18 @@ __device__ BestToken best_of(Part& part) {
 
 // Of the tokens that weigh as much as the last one to stay, the first so many stay.
 __device__ void keep_top_p(Part& part, float top_p) {
-  constexpr int bits = 30;  // a weight is at most 1, so its two highest bits are 0
-  const Crossing last = crossing<Units, bits>(
-      part, [](float weight) { return __float_as_uint(weight); },
-      [&](uint64_t total) { return sampling::enough_units(top_p, total); });
-  const uint64_t units = sampling::units_of(__uint_as_float(last.key));
+  const Crossing last =
+      crossing<Units, WeightKey>(part, [&](uint64_t total) { return sampling::enough_units(top_p, total); });
+  const uint64_t units = sampling::units_of(last.value);
   uint64_t equals = 0;
-  part.each([&](int i) { equals += __float_as_uint(part.values[i]) == last.key; });
+  part.each([&](int i) { equals += part.values[i] == last.value; });
   uint64_t before = in_order(part, equals).before;
   for (int base = part.first; base < part.last; base += 32) {
     const int i = base + part.lane;
-    const uint32_t key = i < part.last ? __float_as_uint(part.values[i]) : 0;
-    const unsigned ties = __ballot_sync(0xffffffffu, i < part.last && key == last.key);
+    const float weight = i < part.last ? part.values[i] : 0;
+    const unsigned ties = __ballot_sync(0xffffffffu, i < part.last && weight == last.value);
     const uint64_t rank = before + __popc(ties & ((1u << part.lane) - 1));
-    const bool stays = key > last.key || (key == last.key && last.above + rank * units < last.enough);
+    const bool stays = weight > last.value || (weight == last.value && last.above + rank * units < last.enough);
     if (i < part.last && !stays) part.values[i] = 0;
     before += __popc(ties);
   }
@@ -304,14 +319,12 @@ __device__ int32_t draw(Part& part, const SampleChoice& row) {
 }
 
 __device__ int32_t draw_filtered(Part& part, const SampleChoice& row, float best, int vocab) {
-  uint32_t least = 0;
+  float least = -INFINITY;
   if (row.top_k > 0 && row.top_k < vocab)
-    least = crossing<Tokens, 32>(
-                part, [](float logit) { return ordered(logit); }, [&](uint64_t) { return uint64_t(row.top_k); })
-                .key;
+    least = crossing<Tokens, LogitKey>(part, [&](uint64_t) { return uint64_t(row.top_k); }).value;
   part.each([&](int i) {
     const float logit = part.values[i];
-    part.values[i] = ordered(logit) >= least ? sampling::weight_of(logit, best, row.temperature) : 0.0f;
+    part.values[i] = logit >= least ? sampling::weight_of(logit, best, row.temperature) : 0.0f;
   });
   if (row.top_p < 1) keep_top_p(part, row.top_p);
   return draw(part, row);
@@ -353,6 +366,7 @@ __global__ void __launch_bounds__(threads, 2) choose(Pointers p, int vocab, int 
   } else {
     load(part, row, logits, p.bias_tokens, p.bias_values, counts);
   }
+  part.sync();  // the other blocks have begun: their memory may be written
   const BestToken best = best_of(part);
   int32_t token = rank == 0 && threadIdx.x == 0 ? best.token : -1;
   const bool wrong = best.not_finite >= 0 || best.token < 0;
@@ -369,7 +383,6 @@ __global__ void __launch_bounds__(threads, 2) choose(Pointers p, int vocab, int 
     p.last[row.slot] = token;
     if (counts != nullptr) counts[token] = (counts[token] | seen) + 1;
   }
-  part.sync();  // nobody leaves while others may read what it told them
 }
 
 __global__ void count(const CountTokens* starts, const int32_t* tokens, int32_t* counts, int vocab) {
