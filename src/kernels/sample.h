@@ -3,6 +3,7 @@
 // all there is, both sides use it, and its sums are whole numbers, so that no order of adding changes a bit.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "kernels/exec_context.h"
@@ -40,24 +41,12 @@ MEDLEY_BOTH inline float quotient(float a, float b) {
   return a / b;
 #endif
 }
-MEDLEY_BOTH inline float float_of(uint32_t bits) {
-  union {
-    uint32_t bits;
-    float value;
-  } both{bits};
-  return both.value;
-}
-MEDLEY_BOTH inline uint32_t bits_of(float value) {
-  union {
-    float value;
-    uint32_t bits;
-  } both{value};
-  return both.bits;
-}
-
 // exp(x) for x <= 0 to about an ulp (the polynomial of Cephes' expf); 0 below -31, where nothing is ever drawn.
 MEDLEY_BOTH inline float exp_of(float x) {
-  if (!(x >= -31.0f)) return 0;
+  // Whole numbers instead of a branch: the host's loop over a vocabulary becomes vectors.
+  const auto bits = std::bit_cast<uint32_t>(x);
+  const uint32_t kept = int32_t(bits & 0x7fffffffu) <= std::bit_cast<int32_t>(31.0f) ? 0xffffffffu : 0;
+  x = std::bit_cast<float>(bits & kept);
   constexpr float to_whole = 12582912;  // 1.5 * 2^23: adding it rounds to a whole number
   const float k = sum(sum(product(x, 1.44269504f), to_whole), -to_whole);
   const float r = sum(sum(x, product(k, -0.693359375f)), product(k, 2.12194440e-4f));
@@ -68,7 +57,8 @@ MEDLEY_BOTH inline float exp_of(float x) {
   y = sum(product(y, r), 1.6666665459e-1f);
   y = sum(product(y, r), 5.0000001201e-1f);
   y = sum(sum(product(y, product(r, r)), r), 1.0f);
-  return product(y, float_of(uint32_t(int32_t(k) + 127) << 23));
+  y = product(y, std::bit_cast<float>(uint32_t(int32_t(k) + 127) << 23));
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(y) & kept);
 }
 
 // A token's weight, in [0, 1] and 1 for the best: its share before it is normalised.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include "base/error.h"
 #include "kernels/sample.h"
@@ -99,6 +100,13 @@ void Candidates::fill(std::span<const float> logits, float best, float temperatu
   if (top_k > 0 && top_k < int64_t(logits.size())) least = kth_largest(logits, top_k, scratch);
   tokens.clear();
   weights.clear();
+  if (least == -std::numeric_limits<float>::infinity()) {
+    tokens.resize(logits.size());
+    weights.resize(logits.size());
+    std::iota(tokens.begin(), tokens.end(), 0);
+    for (size_t i = 0; i < logits.size(); ++i) weights[i] = sampling::weight_of(logits[i], best, temperature);
+    return;
+  }
   for (size_t token = 0; token < logits.size(); ++token) {
     if (!(logits[token] >= least)) continue;
     tokens.push_back(int32_t(token));
