@@ -31,6 +31,9 @@ struct EngineOptions {
   bool mtp = false;                  // load and run the module for multi-token prediction, where a model has one
   std::string kernels;  // highest level of kernels: "ref", "simd", "avx512"; "cuda", "sm90"; empty: the best there is
   bool graphs = true;   // CUDA: steps that only decode are recorded and replayed
+  // Launch a step before the tokens of the last one are read. Unset: where the launch returns before it is computed,
+  // that is on a CUDA device. Changes no token.
+  std::optional<bool> overlap;
   bool random_weights = false;  // none are read, they are made up: for measuring, from a config.json alone
   // Of keys with equal index scores DeepSeek-V3.2's indexer takes the later ones, not the earlier: for a comparison
   // that must know which results hang on such a choice.

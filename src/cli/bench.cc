@@ -37,10 +37,10 @@ int bench_model(const BenchOptions& options) {
       const DecodeTimes times = bench.decode(one);
       std::cout
           << fmt::format(
-                 "decode  batch {:4} context {:6}: {:9.1f} tok/s, step {:8.3f} ms, without the choice {:8.3f} ms, "
-                 "cache {} a step\n",
-                 batch, context, times.tokens_per_second(one), times.step_seconds * 1e3, times.forward_seconds * 1e3,
-                 human_bytes(uint64_t(bench.cache_traffic(one))))
+                 "decode  batch {:4} context {:6}: {:9.1f} tok/s, step {:8.3f} ms, one by one {:8.3f} ms, without the "
+                 "choice {:8.3f} ms, cache {} a step\n",
+                 batch, context, times.tokens_per_second(one), times.step_seconds * 1e3, times.serial_seconds * 1e3,
+                 times.forward_seconds * 1e3, human_bytes(uint64_t(bench.cache_traffic(one))))
           << std::flush;
     }
   for (const int32_t tokens : options.prefills) {

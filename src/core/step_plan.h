@@ -14,6 +14,10 @@ using RequestId = uint64_t;
 
 enum class LogitsWanted : uint8_t { none, last, all };
 
+// In StepPlan::token_ids: what the step before chooses in the row's sampling slot. Who makes the plan does not know it
+// yet; the runner takes it from where the sampler puts it.
+constexpr int32_t token_of_last_step = -1;
+
 // One request's share of a step. Filled by the Scheduler.
 struct PlanRow {
   RequestId request = 0;
@@ -40,7 +44,7 @@ struct PlanGroup {
 struct StepPlan {
   uint64_t step = 0;  // counts up
   std::vector<PlanRow> rows;
-  std::vector<int32_t> token_ids;  // of all rows, concatenated
+  std::vector<int32_t> token_ids;  // of all rows, concatenated; or token_of_last_step
   std::vector<PlanGroup> groups;   // parallel to the model's cache_specs()
 
   bool empty() const { return rows.empty(); }

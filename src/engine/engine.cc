@@ -215,7 +215,7 @@ void EngineImpl::run() {
 
 void EngineImpl::step() {
   StepObserver observer;
-  observer.on_logits = [this](const StepPlan&, const StepLogits&) { count_cache(); };  // while the requests hold it
+  observer.on_step = [this](const StepPlan&) { count_cache(); };  // while the requests hold it
   observer.on_token = [this](const Sampled& sampled) { return on_token(sampled); };
   observer.on_finish = [this](const Request& request, const std::string& error) { on_finish(request, error); };
   try {

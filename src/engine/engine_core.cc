@@ -14,7 +14,7 @@ std::optional<std::string> EngineCore::add(Request request) {
 
 // The sampler keeps a state per slot (penalties, tokens written). A slot that changed hands since its owner's last step
 // is started anew with what the request has written so far, which is also how a preempted request resumes.
-StepResult EngineCore::sample(const StepPlan& plan, const StepLogits& logits) {
+std::vector<SampleRow> EngineCore::rows_to_sample(const StepPlan& plan) {
   std::vector<SampleRow> rows;
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const PlanRow& row = plan.rows[i];
@@ -24,12 +24,18 @@ StepResult EngineCore::sample(const StepPlan& plan, const StepLogits& logits) {
       sampler_->start(row.sampling_slot, request.sampling, request.prompt, request.outputs);
       slot_owner_[slot] = row.request;
     }
-    if (row.sample) rows.push_back({row.request, row.sampling_slot, logits.rows[i].first + logits.rows[i].count - 1});
+    const RowLogits& logits = runner_->logits_rows()[i];
+    if (row.sample) rows.push_back({row.request, row.sampling_slot, logits.first + logits.count - 1});
   }
-  StepResult result{plan.step, rows.empty() ? std::vector<Sampled>() : sampler_->sample(logits.logits, rows)};
+  return rows;
+}
+
+StepResult EngineCore::collect(const StepPlan& plan) {
+  StepResult result{plan.step, sampler_->collect()};
   std::erase_if(result.sampled, [&](const Sampled& sampled) {
     if (sampled.error.empty()) return false;
-    errors_[sampled.request] = sampled.error;
+    if (scheduler_->find(sampled.request)->finish_reason == FinishReason::none)
+      errors_[sampled.request] = sampled.error;
     scheduler_->end(sampled.request, FinishReason::error);
     return true;
   });
@@ -52,32 +58,51 @@ std::vector<int32_t> EngineCore::following_tokens(const StepPlan& plan, const St
 
 void EngineCore::fail_step(const StepPlan& plan, const std::string& why) {
   for (const PlanRow& row : plan.rows) {
-    errors_[row.request] = why;
+    if (scheduler_->find(row.request)->finish_reason == FinishReason::none) errors_[row.request] = why;
     scheduler_->end(row.request, FinishReason::error);
   }
   scheduler_->finish({plan.step, {}});
 }
 
-void EngineCore::step(const StepObserver& observer) {
-  const StepPlan plan = scheduler_->schedule();
-  if (!plan.empty()) {
-    std::optional<StepResult> result;  // none: the step failed
-    try {
-      const StepLogits logits = runner_->run(plan);
-      result = sample(plan, logits);
-      if (observer.on_logits) observer.on_logits(plan, logits);
-      if (loaded_.mtp) {
-        const StepLogits drafted = runner_->draft(plan, following_tokens(plan, *result));
-        if (observer.on_draft_logits) observer.on_draft_logits(plan, drafted);
-      }
-    } catch (const std::exception& error) {
-      fail_step(plan, error.what());
-      result.reset();
-    }
-    if (result) scheduler_->finish(*result);
-    for (const Sampled& sampled : result ? result->sampled : std::vector<Sampled>())
-      if (observer.on_token && observer.on_token(sampled)) scheduler_->end(sampled.request, FinishReason::stop);
+EngineCore::Flight EngineCore::launch(StepPlan plan, const StepObserver& observer) {
+  Flight flight{std::move(plan), {}};
+  try {
+    runner_->start(flight.plan, sampler_->last_tokens());
+    sampler_->launch(runner_->device_logits(), rows_to_sample(flight.plan));
+  } catch (const std::exception& error) {
+    flight.failure = error.what();
   }
+  if (observer.on_step) observer.on_step(flight.plan);
+  return flight;
+}
+
+// What looks at a step's results beyond its tokens needs them before the next step comes over them.
+std::optional<EngineCore::Flight> EngineCore::launch_ahead(const StepObserver& observer) {
+  if (!overlap_ || loaded_.mtp || observer.on_logits || flight_->failure || !sampler_->tokens_in_place()) return {};
+  StepPlan plan = scheduler_->schedule_ahead();
+  if (plan.empty()) return {};
+  return launch(std::move(plan), observer);
+}
+
+void EngineCore::finish(const Flight& flight, const StepObserver& observer) {
+  const StepPlan& plan = flight.plan;
+  std::optional<StepResult> result;  // none: the step failed
+  try {
+    if (flight.failure) throw Error(*flight.failure);
+    result = collect(plan);
+    if (observer.on_logits) observer.on_logits(plan, runner_->host_logits());
+    if (loaded_.mtp) {
+      const StepLogits drafted = runner_->draft(plan, following_tokens(plan, *result));
+      if (observer.on_draft_logits) observer.on_draft_logits(plan, drafted);
+    }
+  } catch (const std::exception& error) {
+    return fail_step(plan, error.what());
+  }
+  for (const Sampled& sampled : scheduler_->finish(std::move(*result)))
+    if (observer.on_token && observer.on_token(sampled)) scheduler_->end(sampled.request, FinishReason::stop);
+}
+
+void EngineCore::tell_finished(const StepObserver& observer) {
   for (const Request& request : scheduler_->take_finished()) {
     const auto error = errors_.find(request.id);
     if (observer.on_finish) observer.on_finish(request, error == errors_.end() ? "" : error->second);
@@ -85,6 +110,19 @@ void EngineCore::step(const StepObserver& observer) {
     for (RequestId& owner : slot_owner_)
       if (owner == request.id) owner = 0;  // ids may come again
   }
+}
+
+void EngineCore::step(const StepObserver& observer) {
+  if (!flight_) {
+    StepPlan plan = scheduler_->schedule();
+    if (!plan.empty()) flight_ = launch(std::move(plan), observer);
+  }
+  if (flight_) {
+    std::optional<Flight> ahead = launch_ahead(observer);
+    finish(*flight_, observer);
+    flight_ = std::move(ahead);
+  }
+  tell_finished(observer);
 #ifndef NDEBUG
   if (!has_work()) {
     const std::string wrong = check_integrity();

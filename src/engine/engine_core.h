@@ -20,6 +20,9 @@ class ModelSource;
 
 // What happens in a step, told in this order. Each may be empty.
 struct StepObserver {
+  // A step is under way: its requests hold their cache.
+  std::function<void(const StepPlan&)> on_step;
+  // Wanted only by who looks at logits: they come to the host for it, and steps follow one by one.
   std::function<void(const StepPlan&, const StepLogits&)> on_logits;
   // With EngineOptions::mtp: the first module's, for the same rows where the following token is known.
   std::function<void(const StepPlan&, const StepLogits&)> on_draft_logits;
@@ -41,6 +44,8 @@ class EngineCore {
   [[nodiscard]] std::optional<std::string> add(Request request);
   bool cancel(RequestId request) { return scheduler_->cancel(request); }
   bool has_work() const { return scheduler_->has_work(); }
+  // Finishes one step. On a device the next one is launched before, as far as it can be without knowing how this one
+  // ends: its kernels take the tokens where the sampler puts them.
   void step(const StepObserver& observer);
 
   const ModelInfo& info() const { return loaded_.model->info(); }
@@ -56,7 +61,17 @@ class EngineCore {
 
  private:
   EngineCore() = default;
-  StepResult sample(const StepPlan& plan, const StepLogits& logits);
+  // A step that was launched and not yet finished.
+  struct Flight {
+    StepPlan plan;
+    std::optional<std::string> failure;  // of the launch
+  };
+  Flight launch(StepPlan plan, const StepObserver& observer);
+  std::optional<Flight> launch_ahead(const StepObserver& observer);
+  void finish(const Flight& flight, const StepObserver& observer);
+  void tell_finished(const StepObserver& observer);
+  std::vector<SampleRow> rows_to_sample(const StepPlan& plan);
+  StepResult collect(const StepPlan& plan);
   std::vector<int32_t> following_tokens(const StepPlan& plan, const StepResult& result) const;
   void fail_step(const StepPlan& plan, const std::string& why);
 
@@ -66,6 +81,8 @@ class EngineCore {
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<Sampler> sampler_;
+  bool overlap_ = false;
+  std::optional<Flight> flight_;
   std::vector<int32_t> eos_ids_;
   std::vector<RequestId> slot_owner_;  // whose state the sampler has in a slot
   std::unordered_map<RequestId, std::string> errors_;

@@ -8,6 +8,7 @@
 #include "engine/engine_core.h"
 #include "engine/generation_config.h"
 #include "models/model_source.h"
+#include "runner/device_sampler.h"
 #include "tensor/device_memory.h"
 
 namespace medley {
@@ -82,7 +83,10 @@ std::unique_ptr<EngineCore> EngineCore::load(const ModelSource& source, const En
   core->scheduler_ = std::make_unique<Scheduler>(scheduling, *core->cache_);
   core->runner_ = std::make_unique<ModelRunner>(model, core->arena_->geometry(), *core->loaded_.threads,
                                                 core->loaded_.device, options.graphs);
-  core->sampler_ = std::make_unique<Sampler>(model.info().vocab_size, *core->loaded_.threads);
+  const Device device = core->loaded_.device;
+  core->sampler_ = make_sampler(device, model.info().vocab_size, options.max_running, *core->loaded_.threads,
+                                core->runner_->stream());
+  core->overlap_ = options.overlap.value_or(device != Device::cpu);
   core->slot_owner_.assign(size_t(options.max_running), 0);
   return core;
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "kernels/random.h"
+#include "runner/device_sampler.h"
 #include "tensor/device_memory.h"
 
 namespace medley {
@@ -73,17 +74,18 @@ int64_t ModelBench::cache_traffic(const DecodeCase& one) const {
 }
 
 DecodeTimes ModelBench::decode(const DecodeCase& one) const {
-  const int steps = 2 * (warm_up + one.steps);
+  const int steps = 3 * (warm_up + one.steps) + 1;
   Bench bench(loaded_, one.batch, one.context + steps + 1, graphs_);
-  Sampler sampler(loaded_.model->info().vocab_size, *loaded_.threads);
+  const auto sampler = make_sampler(loaded_.device, loaded_.model->info().vocab_size, one.batch, *loaded_.threads,
+                                    bench.runner.stream());
+  std::vector<SampleRow> rows;
   for (int32_t i = 0; i < one.batch; ++i) {
     bench.hold(RequestId(i + 1), int32_t(one.context));
-    sampler.start(i, {.temperature = 0}, {});
+    sampler->start(i, {.temperature = 0}, {});
+    rows.push_back({RequestId(i + 1), i, i});
   }
-  std::vector<int32_t> next(size_t(one.batch), 1);
   int32_t computed = one.context;
-  // Half of the steps with the choice of tokens, half without.
-  const auto run = [&](bool choose) {
+  const auto launch = [&] {
     StepPlan plan{.step = uint64_t(computed)};
     for (int32_t i = 0; i < one.batch; ++i) {
       bench.reserve(RequestId(i + 1), computed + 1);
@@ -94,33 +96,42 @@ DecodeTimes ModelBench::decode(const DecodeCase& one) const {
                            .logits = LogitsWanted::last,
                            .sample = true,
                            .sampling_slot = i});
-      plan.token_ids.push_back(next[size_t(i)]);
+      plan.token_ids.push_back(token_of_last_step);
     }
     bench.cache.fill(plan);
-    if (choose) {
-      const StepLogits logits = bench.runner.run(plan);
-      std::vector<SampleRow> rows;
-      for (int32_t i = 0; i < one.batch; ++i) rows.push_back({RequestId(i + 1), i, i});
-      const std::vector<Sampled> chosen = sampler.sample(logits.logits, rows);
-      for (size_t i = 0; i < chosen.size(); ++i) next[i] = chosen[i].error.empty() ? chosen[i].token : 1;
-    } else {
-      bench.runner.start(plan);
-      synchronize(bench.runner.stream());
-    }
     ++computed;
     for (int32_t i = 0; i < one.batch; ++i) bench.cache.commit(RequestId(i + 1), computed);
+    bench.runner.start(plan, sampler->last_tokens());
   };
-  DecodeTimes times;
-  for (const bool choose : {true, false}) {
+  const auto choose = [&] { sampler->launch(bench.runner.device_logits(), rows); };
+  const auto times = [&](const auto& step) {
     std::vector<double> seconds;
     for (int i = 0; i < warm_up + one.steps; ++i) {
       const Clock::time_point start = Clock::now();
-      run(choose);
+      step();
       if (i >= warm_up) seconds.push_back(seconds_since(start));
     }
-    (choose ? times.step_seconds : times.forward_seconds) = median(seconds);
-  }
-  return times;
+    return median(seconds);
+  };
+  // Experts see the tokens that were chosen in all three; the last one lets nobody choose anew.
+  DecodeTimes result;
+  result.serial_seconds = times([&] {
+    launch();
+    choose();
+    sampler->collect();
+  });
+  launch(), choose();
+  result.step_seconds = times([&] {
+    launch();
+    choose();
+    sampler->collect();  // of the step before
+  });
+  sampler->collect();
+  result.forward_seconds = times([&] {
+    launch();
+    synchronize(bench.runner.stream());
+  });
+  return result;
 }
 
 double ModelBench::prefill(int32_t tokens, int repeats) const {

@@ -19,9 +19,11 @@ struct DecodeCase {
   int steps = 32;          // timed, after warm-up
 };
 
+// Medians of whole steps, tables and model included.
 struct DecodeTimes {
-  double step_seconds = 0;     // median of a whole step: tables, model, logits to the host, greedy choice
-  double forward_seconds = 0;  // median of the same without what comes after the logits
+  double step_seconds = 0;     // with the greedy choice, each launched before the last one's tokens are read
+  double serial_seconds = 0;   // the same one after the other
+  double forward_seconds = 0;  // one after the other, no token chosen
   double tokens_per_second(const DecodeCase& one) const { return one.batch / step_seconds; }
 };
 

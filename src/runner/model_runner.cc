@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "kernels/sample.h"
+
 namespace medley {
 namespace {
 
@@ -18,14 +20,17 @@ int32_t logits_count(const PlanRow& row) {
   return row.sample || row.logits == LogitsWanted::last ? 1 : 0;
 }
 
-std::vector<RowLogits> wanted_logits(const StepPlan& plan, std::span<const int32_t> token_ids) {
+// Without ids: all of the plan's are known, or will be.
+std::vector<RowLogits> wanted_logits(const StepPlan& plan, std::span<const int32_t> token_ids = {}) {
   std::vector<RowLogits> rows;
   int64_t total = 0;
   for (const PlanRow& row : plan.rows) {
     const int32_t first = row.new_tokens - logits_count(row);
     RowLogits wanted{row.request, total, 0, row.computed + first};
-    for (int32_t i = first; i < row.new_tokens && token_ids[size_t(row.first_token + i)] >= 0; ++i)
-      ++wanted.count;  // a draft's unknown tokens are the last ones
+    wanted.count = logits_count(row);
+    for (int32_t i = row.new_tokens; !token_ids.empty() && i > first && token_ids[size_t(row.first_token + i - 1)] < 0;
+         --i)
+      --wanted.count;  // a draft's unknown tokens are the last ones
     total += wanted.count;
     rows.push_back(wanted);
   }
@@ -77,7 +82,7 @@ void ModelRunner::pad(Shape& shape) const {
 // What the tables of a step take, one by one aligned.
 size_t ModelRunner::table_bytes(const Shape& shape) const {
   const auto aligned = [](int64_t bytes) { return size_t(bytes) + StepBuffer::alignment; };
-  size_t bytes = 3 * aligned(shape.tokens * 4) + 2 * aligned(shape.rows * 4 + 4);
+  size_t bytes = 4 * aligned(shape.tokens * 4) + 2 * aligned(shape.rows * 4 + 4);
   for (size_t g = 0; g < step_.groups.size(); ++g) {
     const KvCacheSpec& spec = model_.cache_specs()[g];
     bytes += spec.paged() ? aligned(shape.rows * shape.table_width[g] * 4) + aligned(shape.tokens * 8)
@@ -88,11 +93,13 @@ size_t ModelRunner::table_bytes(const Shape& shape) const {
 
 void ModelRunner::build_rows(const StepPlan& plan, const Pass& pass, const Shape& shape) {
   const auto ids = tables_.add_i32({shape.tokens}), positions = tables_.add_i32({shape.tokens});
+  const auto slots = tables_.add_i32({shape.tokens});
   const auto offsets = tables_.add_i32({shape.rows + 1}), computed = tables_.add_i32({shape.rows});
   // Pads come after the last row's end. On the host, where only launches are shaped, each is a row of one token.
   std::fill(ids.values.begin(), ids.values.end(), 0);
   std::fill(positions.values.begin(), positions.values.end(), 0);
   std::fill(computed.values.begin(), computed.values.end(), 0);
+  std::fill(slots.values.begin(), slots.values.end(), -1);
   std::copy(pass.token_ids.begin(), pass.token_ids.end(), ids.values.begin());
   int32_t end = 0;
   for (size_t r = 0; r < plan.rows.size(); ++r) {
@@ -101,8 +108,14 @@ void ModelRunner::build_rows(const StepPlan& plan, const Pass& pass, const Shape
     offsets.values[r] = row.first_token;
     computed.values[r] = row.computed;
     end += row.new_tokens;
-    for (int32_t i = 0; i < row.new_tokens; ++i)
-      positions.values[size_t(row.first_token + i)] = row.computed + i + pass.shift;
+    for (int32_t i = 0; i < row.new_tokens; ++i) {
+      const auto token = size_t(row.first_token + i);
+      positions.values[token] = row.computed + i + pass.shift;
+      if (pass.shift > 0 || pass.token_ids[token] != token_of_last_step) continue;
+      MEDLEY_CHECK(last_tokens_ && row.sampling_slot < last_tokens_.size(0));
+      ids.values[token] = 0;
+      slots.values[token] = row.sampling_slot;
+    }
   }
   MEDLEY_CHECK(end == int32_t(plan.token_ids.size()));
   std::fill(offsets.values.begin() + int64_t(plan.rows.size()), offsets.values.end(), end);
@@ -111,6 +124,7 @@ void ModelRunner::build_rows(const StepPlan& plan, const Pass& pass, const Shape
   step_.num_tokens = shape.tokens;
   step_.launch_context = shape.context;
   step_.token_ids = ids.view;
+  token_slots_ = slots.view;
   step_.positions = positions.view;
   step_.row_offsets = offsets.view;
   step_.computed = computed.view;
@@ -179,19 +193,26 @@ void ModelRunner::build_logits_rows(const StepPlan& plan, const Pass& pass, cons
 }
 
 void ModelRunner::build_tables(const StepPlan& plan, const Pass& pass, const Shape& shape) {
-  if (tables_.begin(table_bytes(shape))) recorded_.clear();
+  if (tables_.begin(table_bytes(shape))) forget_recordings();
   build_rows(plan, pass, shape);
   build_groups(plan, shape);
   build_logits_rows(plan, pass, shape);
   tables_.send(stream_.get());
 }
 
+// An address in them has changed. One of them may be running.
+void ModelRunner::forget_recordings() {
+  if (recorded_.empty()) return;
+  synchronize(stream_.get());
+  recorded_.clear();
+}
+
 // A view of `buffer`, which grows when a step is larger than any before it.
 TensorView ModelRunner::grown(Buffer& buffer, int64_t rows, int64_t width) {
   const auto bytes = size_t(rows * width) * sizeof(float);
   if (buffer.bytes() < bytes) {
+    forget_recordings();
     buffer = Buffer(std::max(bytes, buffer.bytes() * 2), device_);
-    recorded_.clear();
   }
   return TensorView(buffer.data(), DType::f32, {rows, width}, device_);
 }
@@ -203,11 +224,18 @@ void ModelRunner::compute_logits(const TensorView& hidden, const TensorView& cho
 }
 
 void ModelRunner::compute(const TensorView& hidden, const TensorView& chosen) {
+  if (last_tokens_) take_tokens({step_.token_ids, token_slots_, last_tokens_}, exec_);
   model_.forward(step_, hidden, exec_);
   compute_logits(hidden, chosen);
 }
 
-void ModelRunner::start(const StepPlan& plan) {
+void ModelRunner::set_last_tokens(const TensorView& last_tokens) {
+  if (last_tokens.data != last_tokens_.data) forget_recordings();
+  last_tokens_ = last_tokens;
+}
+
+void ModelRunner::start(const StepPlan& plan, const TensorView& last_tokens) {
+  set_last_tokens(last_tokens);
   step_.rows.clear();
   drafts_ = 0;
   bool decode = true;
@@ -215,7 +243,8 @@ void ModelRunner::start(const StepPlan& plan) {
     step_.rows.push_back({row.first_token, row.new_tokens, row.computed});
     decode = decode && row.new_tokens == 1 && row.computed > 0 && logits_count(row) == 1;
   }
-  const Pass pass{.token_ids = plan.token_ids, .logits = wanted_logits(plan, plan.token_ids)};
+  logits_rows_ = wanted_logits(plan);
+  const Pass pass{.token_ids = plan.token_ids, .logits = logits_rows_};
   Shape shape = shape_of(plan, pass);
   const bool record = graphs_ && decode;
   if (record) pad(shape);
@@ -244,11 +273,6 @@ StepLogits ModelRunner::to_host(std::vector<RowLogits> rows) {
   copy_bytes(host_logits_.data(), result.logits.data, result.logits.bytes(), stream_.get());
   result.logits = TensorView(host_logits_.data(), DType::f32, {wanted, model_.info().vocab_size});
   return result;
-}
-
-StepLogits ModelRunner::run(const StepPlan& plan) {
-  start(plan);
-  return to_host(wanted_logits(plan, plan.token_ids));
 }
 
 // Every row's tokens one place on: the first leaves, the following one joins.

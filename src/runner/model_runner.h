@@ -39,7 +39,10 @@ class ModelRunner {
  public:
   ModelRunner(Model& model, const ArenaGeometry& geometry, ThreadPool& threads, Device device, bool graphs = true);
 
-  StepLogits run(const StepPlan& plan);
+  StepLogits run(const StepPlan& plan) {
+    start(plan);
+    return host_logits();
+  }
 
   // After run(plan): what the model's next multi-token-prediction module makes of the step (Model::draft). following[r]
   // is the token after those of row r that were used last, or -1: nobody knows it yet. RowLogits say which positions'
@@ -47,9 +50,13 @@ class ModelRunner {
   // the rows that run() gave, those with an unknown token are left out.
   StepLogits draft(const StepPlan& plan, std::span<const int32_t> following);
 
-  // run() in two parts, for who does not want the logits on the host: start() leaves them on the device.
-  void start(const StepPlan& plan);
+  // run() in parts, for who does not want the logits on the host: start() leaves them on the device, and on a GPU
+  // returns before they are computed. The plan may hold token_of_last_step; last_tokens (i32 [slots], on the device)
+  // has them when the step gets there.
+  void start(const StepPlan& plan, const TensorView& last_tokens = {});
   const TensorView& device_logits() const { return step_logits_; }  // f32 [rows of logits, padded; vocab_size]
+  const std::vector<RowLogits>& logits_rows() const { return logits_rows_; }  // of the last start()
+  StepLogits host_logits() { return to_host(logits_rows_); }
   void* stream() const { return stream_.get(); }
   const Buffer& arena() const { return arena_; }
   int64_t graphs() const { return int64_t(recorded_.size()); }  // steps run from these recordings
@@ -64,9 +71,9 @@ class ModelRunner {
   };
   // The tokens of a pass over a plan's rows: the model's own, or a draft's, which are some places further on.
   struct Pass {
-    std::span<const int32_t> token_ids;  // -1: unknown yet
-    int32_t shift = 0;
-    std::vector<RowLogits> logits;  // what is wanted of each row
+    std::span<const int32_t> token_ids;  // -1: unknown yet; in the model's own pass, token_of_last_step
+    int32_t shift = 0;                   // 0: the model's own
+    std::vector<RowLogits> logits;       // what is wanted of each row
   };
   Shape shape_of(const StepPlan& plan, const Pass& pass) const;
   void pad(Shape& shape) const;
@@ -79,6 +86,8 @@ class ModelRunner {
   void build_states(const StepPlan& plan, const Shape& shape, size_t group);
   void build_logits_rows(const StepPlan& plan, const Pass& pass, const Shape& shape);
   TensorView grown(Buffer& buffer, int64_t rows, int64_t width);
+  void forget_recordings();
+  void set_last_tokens(const TensorView& last_tokens);
   void compute(const TensorView& hidden, const TensorView& chosen);
   void compute_logits(const TensorView& hidden, const TensorView& chosen);
   void shift_tokens(const StepPlan& plan, std::span<const int32_t> following);
@@ -93,12 +102,15 @@ class ModelRunner {
   std::unique_ptr<SideBranch> branch_;  // on a device
   ExecContext exec_;
   Step step_;
+  TensorView token_slots_;  // i32 [tokens]: whose last token this one is, or -1
+  TensorView last_tokens_;
   StepBuffer tables_;
   Buffer hidden_, chosen_, logits_;
   Buffer drafted_[2];               // hidden states of the module before and of this one, in turns
   std::vector<int32_t> draft_ids_;  // of the last pass
   int drafts_ = 0;                  // modules that this step has been through
   TensorView step_logits_;
+  std::vector<RowLogits> logits_rows_;
   PinnedBuffer host_logits_;
   Kernel<ConvertRowsArgs> gather_;
   // Steps of these shapes have run, and are recordings if they are not empty. Goes when an address changes.

@@ -5,26 +5,29 @@
 namespace medley {
 
 bool StepBuffer::begin(size_t bytes) {
-  sent_.wait();
+  if (device_ != Device::cpu) turn_ = 1 - turn_;
+  sent_[turn_].wait();
   used_ = 0;
-  if (bytes <= host_.bytes()) return false;
-  const size_t capacity = std::max(bytes, 2 * host_.bytes());
-  host_ = PinnedBuffer(capacity, device_);
-  if (device_ != Device::cpu) memory_ = Buffer(capacity, device_);
+  if (bytes <= capacity_) return false;
+  sent_[1 - turn_].wait();
+  capacity_ = std::max(bytes, 2 * capacity_);
+  for (PinnedBuffer& host : host_)
+    if (device_ != Device::cpu || &host == host_) host = PinnedBuffer(capacity_, device_);
+  if (device_ != Device::cpu) memory_ = Buffer(capacity_, device_);
   return true;
 }
 
 size_t StepBuffer::take(size_t bytes) {
   const size_t at = used_;
   used_ += (bytes + alignment - 1) / alignment * alignment;
-  MEDLEY_CHECK(used_ <= host_.bytes());
+  MEDLEY_CHECK(used_ <= capacity_);
   return at;
 }
 
 void StepBuffer::send(void* stream) {
   if (device_ == Device::cpu) return;
-  copy_async(memory_.data(), host_.data(), used_, stream);
-  sent_.record(stream);
+  if (used_ > 0) copy_async(memory_.data(), host_[turn_].data(), used_, stream);
+  sent_[turn_].record(stream);
 }
 
 }  // namespace medley

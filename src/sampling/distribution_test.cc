@@ -19,7 +19,7 @@ enum class Vary { position, seed, sample };
 Hits draw(std::vector<float> logits, SamplingParams params, Vary vary = Vary::position) {
   ThreadPool pool(1);
   const auto vocab = int64_t(logits.size());
-  Sampler sampler(vocab, pool);
+  HostSampler sampler(vocab, pool);
   sampler.start(0, params, {});
   const TensorView row(logits.data(), DType::f32, {1, vocab});
   const SampleRow ask{1, 0, 0};

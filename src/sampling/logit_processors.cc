@@ -5,8 +5,10 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include "base/error.h"
+#include "kernels/sample.h"
 
 namespace medley {
 
@@ -28,9 +30,8 @@ void apply_bias_and_penalties(const SamplingParams& params, const TokenCounts& c
   for (const auto& [token, bias] : params.logit_bias) logits[token] += bias;
   if (!wants_penalties(params)) return;
   for (const auto& [token, in_output] : counts.entries()) {
-    float& logit = logits[token];
-    logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
-    if (in_output > 0) logit -= params.presence_penalty + float(in_output) * params.frequency_penalty;
+    logits[token] = sampling::penalised(logits[token], in_output, params.repetition_penalty, params.presence_penalty,
+                                        params.frequency_penalty);
   }
 }
 
@@ -99,10 +100,17 @@ void Candidates::fill(std::span<const float> logits, float best, float temperatu
   if (top_k > 0 && top_k < int64_t(logits.size())) least = kth_largest(logits, top_k, scratch);
   tokens.clear();
   weights.clear();
+  if (least == -std::numeric_limits<float>::infinity()) {
+    tokens.resize(logits.size());
+    weights.resize(logits.size());
+    std::iota(tokens.begin(), tokens.end(), 0);
+    for (size_t i = 0; i < logits.size(); ++i) weights[i] = sampling::weight_of(logits[i], best, temperature);
+    return;
+  }
   for (size_t token = 0; token < logits.size(); ++token) {
     if (!(logits[token] >= least)) continue;
     tokens.push_back(int32_t(token));
-    weights.push_back(std::exp((logits[token] - best) / temperature));
+    weights.push_back(sampling::weight_of(logits[token], best, temperature));
   }
 }
 
@@ -112,9 +120,9 @@ void Candidates::choose(std::span<const float> logits, float best, const Samplin
   if (params.min_p > 0) keep_min_p(params.min_p);
 }
 
-double Candidates::total() const {
-  double sum = 0;
-  for (const float weight : weights) sum += weight;
+uint64_t Candidates::total() const {
+  uint64_t sum = 0;
+  for (const float weight : weights) sum += sampling::units_of(weight);
   return sum;
 }
 
@@ -134,27 +142,27 @@ void Candidates::keep_top_p(float top_p) {
   // Weights are not negative, so their bits are in their order. Three rounds of binning by the leading bits find the
   // exact weight of the last token that stays: in each the heaviest bins are summed until they hold enough, and the
   // next round looks into the bin that crossed the line. A weight is at most 1, so its two highest bits are 0.
-  const double enough = double(top_p) * total();
-  double above = 0;     // weight of everything heavier than the bins looked at
+  const uint64_t enough = sampling::enough_units(top_p, total());
+  uint64_t above = 0;   // weight of everything heavier than the bins looked at
   uint32_t prefix = 0;  // bits of the crossing weight found so far
   int known = 30;       // bits below `known` are not decided yet
   for (const int shift : {18, 9, 0}) {
-    bins.assign(size_t(1) << (known - shift), 0.0);
+    bins.assign(size_t(1) << (known - shift), 0);
     for (const float weight : weights) {
       const uint32_t bits = std::bit_cast<uint32_t>(weight);
       if (known < 30 && (bits >> known) != (prefix >> known)) continue;
-      bins[(bits >> shift) & (bins.size() - 1)] += weight;
+      bins[(bits >> shift) & (bins.size() - 1)] += sampling::units_of(weight);
     }
     size_t bin = bins.size();
     while (bin > 0 && above + bins[bin - 1] < enough) above += bins[--bin];
-    if (bin == 0) return;  // only by rounding: all of them hardly weigh enough
+    MEDLEY_CHECK(bin > 0);  // all of them weigh enough
     prefix |= uint32_t(bin - 1) << shift;
     known = shift;
   }
   const float last = std::bit_cast<float>(prefix);
-  int64_t equals = 0;  // how many of the weight `last` have been seen, in ascending order of tokens
+  uint64_t equals = 0;  // how many of the weight `last` have been seen, in ascending order of tokens
   keep_if([&](float weight) {
-    return weight > last || (weight == last && above + double(equals++) * double(last) < enough);
+    return weight > last || (weight == last && above + equals++ * sampling::units_of(last) < enough);
   });
 }
 
@@ -163,14 +171,13 @@ void Candidates::keep_min_p(float min_p) {
 }
 
 int32_t Candidates::draw(double uniform) const {
-  MEDLEY_CHECK(!tokens.empty());
-  const double target = uniform * total();  // below the total, rounded too: uniform is at most 1 - 2^-53
-  double sum = 0;
-  for (size_t i = 0; i + 1 < tokens.size(); ++i) {
-    sum += weights[i];
-    if (sum > target) return tokens[i];
-  }
-  return tokens.back();
+  const uint64_t sum_of_all = total();
+  MEDLEY_CHECK(sum_of_all > 0);
+  const uint64_t target = sampling::drawn_unit(uniform, sum_of_all);
+  uint64_t sum = 0;
+  size_t i = 0;
+  while ((sum += sampling::units_of(weights[i])) <= target) ++i;
+  return tokens[i];
 }
 
 }  // namespace medley

@@ -1,6 +1,7 @@
 // What SamplingParams ask for between the model's logits and the draw, in the order of transformers' generate():
 // logit bias, repetition penalty, presence and frequency penalty, temperature, top-k, top-p, min-p.
-// Nothing here sorts a vocabulary: top-k keeps a small buffer, top-p selects by radix.
+// Nothing here sorts a vocabulary: top-k keeps a small buffer, top-p selects by radix. The arithmetic is that of
+// kernels/sample.h, so that a device chooses the same tokens.
 #pragma once
 
 #include <cstdint>
@@ -53,12 +54,12 @@ Best find_best(std::span<const float> logits);
 float kth_largest(std::span<const float> values, int64_t k, std::vector<float>& scratch);
 
 // Tokens that may be drawn, in ascending order, and their weights: exp((logit - best) / temperature), so in [0, 1] and
-// not normalised. Weights that underflow to 0 are never drawn.
+// not normalised. Sums of weights are whole numbers (sampling::units_of); what weighs less than a unit is never drawn.
 struct Candidates {
   std::vector<int32_t> tokens;
   std::vector<float> weights;
   std::vector<float> scratch;
-  std::vector<double> bins;
+  std::vector<uint64_t> bins;
 
   // All of the below, in the order of transformers: temperature (above 0), top-k, top-p, min-p.
   void choose(std::span<const float> logits, float best, const SamplingParams& params);
@@ -72,7 +73,7 @@ struct Candidates {
   int32_t draw(double uniform) const;
 
  private:
-  double total() const;
+  uint64_t total() const;
   template <class Keep>
   void keep_if(Keep keep);
 };

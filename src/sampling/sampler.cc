@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/sample.h"
 #include "sampling/philox.h"
 
 namespace medley {
@@ -33,18 +34,29 @@ std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, double nor
   return top;
 }
 
-Sampler::Sampler(int64_t vocab_size, ThreadPool& pool)
-    : vocab_size_(vocab_size), pool_(pool), scratch_(size_t(pool.size())) {}
+std::string not_finite_error(int64_t written, int32_t token, float logit, const SamplingParams& params) {
+  return fmt::format("the logits of output token {} cannot be sampled: token {} has {}{}", written, token, logit,
+                     changes_logits(params) ? " after bias and penalties" : "");
+}
 
-Sampler::State& Sampler::state(int32_t slot) {
+std::string all_masked_error(int64_t written) {
+  return fmt::format("the logits of output token {} cannot be sampled: all are -inf", written);
+}
+
+HostSampler::HostSampler(int64_t vocab_size, ThreadPool& pool)
+    : vocab_size_(vocab_size), pool_(pool), scratch_(size_t(pool.size())) {
+  MEDLEY_CHECK(vocab_size <= sampling::most_tokens);
+}
+
+HostSampler::State& HostSampler::state(int32_t slot) {
   MEDLEY_CHECK(slot >= 0 && size_t(slot) < slots_.size() && slots_[size_t(slot)]);
   return *slots_[size_t(slot)];
 }
 
-void Sampler::start(int32_t slot, const SamplingParams& params, std::span<const int32_t> prompt,
-                    std::span<const int32_t> output) {
+void HostSampler::start(int32_t slot, const SamplingParams& params, std::span<const int32_t> prompt,
+                        std::span<const int32_t> output) {
   MEDLEY_CHECK(slot >= 0);
-  if (slots_.size() <= size_t(slot)) slots_.resize(size_t(slot) + 1);
+  if (slots_.size() <= size_t(slot)) slots_.resize(size_t(slot) + 1), last_.resize(size_t(slot) + 1);
   auto state = std::make_unique<State>();
   state->params = params;
   state->written = int64_t(output.size());
@@ -57,12 +69,12 @@ void Sampler::start(int32_t slot, const SamplingParams& params, std::span<const 
   slots_[size_t(slot)] = std::move(state);
 }
 
-void Sampler::finish(int32_t slot) {
+void HostSampler::finish(int32_t slot) {
   state(slot);
   slots_[size_t(slot)].reset();
 }
 
-std::vector<Sampled> Sampler::sample(const TensorView& logits, std::span<const SampleRow> rows) {
+void HostSampler::launch(const TensorView& logits, std::span<const SampleRow> rows) {
   MEDLEY_CHECK(logits.device == Device::cpu && logits.rank == 2 && logits.size(1) == vocab_size_);
   MEDLEY_CHECK(logits.strides[1] == 1);
   std::vector<Sampled> sampled(rows.size());
@@ -74,15 +86,27 @@ std::vector<Sampled> Sampler::sample(const TensorView& logits, std::span<const S
     sampled[size_t(task)].request = row.request;
   });
   for (size_t i = 0; i < rows.size(); ++i) {
+    last_[size_t(rows[i].slot)] = sampled[i].token;
     if (!sampled[i].error.empty()) continue;
     State& written = state(rows[i].slot);
     ++written.written;
     if (wants_penalties(written.params)) written.counts.add_output(sampled[i].token);
   }
+  chosen_.push_back(std::move(sampled));
+}
+
+std::vector<Sampled> HostSampler::collect() {
+  MEDLEY_CHECK(!chosen_.empty());
+  std::vector<Sampled> sampled = std::move(chosen_.front());
+  chosen_.pop_front();
   return sampled;
 }
 
-Sampled Sampler::sample_row(const State& state, std::span<const float> logits, Scratch& scratch) const {
+TensorView HostSampler::last_tokens() const {
+  return TensorView(const_cast<int32_t*>(last_.data()), DType::i32, {int64_t(last_.size())});
+}
+
+Sampled HostSampler::sample_row(const State& state, std::span<const float> logits, Scratch& scratch) const {
   const SamplingParams& params = state.params;
   std::span<const float> processed = logits;
   if (changes_logits(params)) {
@@ -93,13 +117,11 @@ Sampled Sampler::sample_row(const State& state, std::span<const float> logits, S
   Sampled result;
   const Best best = find_best(processed);
   if (best.not_finite >= 0) {
-    result.error = fmt::format("the logits of output token {} cannot be sampled: token {} has {}{}", state.written,
-                               best.not_finite, processed[size_t(best.not_finite)],
-                               processed.data() == logits.data() ? "" : " after bias and penalties");
+    result.error = not_finite_error(state.written, best.not_finite, processed[size_t(best.not_finite)], params);
     return result;
   }
   if (best.token < 0) {
-    result.error = fmt::format("the logits of output token {} cannot be sampled: all are -inf", state.written);
+    result.error = all_masked_error(state.written);
     return result;
   }
   result.token = best.token;

@@ -15,7 +15,7 @@ void run(benchmark::State& state, const SamplingParams& params) {
   std::vector<float> logits(vocab);
   for (float& logit : logits) logit = normal(random);
   ThreadPool pool(1);
-  Sampler sampler(vocab, pool);
+  HostSampler sampler(vocab, pool);
   const std::vector<int32_t> prompt(1000, 7);
   sampler.start(0, params, prompt);
   const TensorView view(logits.data(), DType::f32, {1, vocab});

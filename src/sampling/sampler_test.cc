@@ -38,7 +38,7 @@ SamplingParams greedy() {
 Sampled sample_one(std::vector<float> logits, const SamplingParams& params, const std::vector<int32_t>& prompt = {},
                    const std::vector<int32_t>& output = {}) {
   ThreadPool pool(1);
-  Sampler sampler(int64_t(logits.size()), pool);
+  HostSampler sampler(int64_t(logits.size()), pool);
   sampler.start(0, params, prompt, output);
   const SampleRow row{42, 0, 0};
   return sampler.sample(rows_of(logits, int64_t(logits.size())), std::span(&row, 1))[0];
@@ -131,7 +131,7 @@ TEST(Sampler, CompanyThreadsAndResumingDoNotMatter) {
   std::vector<std::vector<Sampled>> alone(requests);
   for (int request = 0; request < requests; ++request) {
     ThreadPool pool(1);
-    Sampler sampler(vocab, pool);
+    HostSampler sampler(vocab, pool);
     sampler.start(3, params_of(request), prompt);
     for (int step = 0; step < steps; ++step) {
       std::vector<float> logits = logits_of(request, step);
@@ -142,7 +142,7 @@ TEST(Sampler, CompanyThreadsAndResumingDoNotMatter) {
 
   for (const int threads : {1, 2, 3, 4}) {
     ThreadPool pool(threads);
-    Sampler sampler(vocab, pool);
+    HostSampler sampler(vocab, pool);
     std::mt19937 random{unsigned(threads)};
     std::vector<int32_t> slot(requests);
     std::vector<std::vector<int32_t>> output(requests);
@@ -189,7 +189,7 @@ TEST(Sampler, PenaltiesSeeWhatWasJustWritten) {
   SamplingParams params = greedy();
   params.presence_penalty = 1;
   ThreadPool pool(1);
-  Sampler sampler(4, pool);
+  HostSampler sampler(4, pool);
   sampler.start(0, params, {});
   std::vector<float> logits = {0, 3, 2.5f, 2.25f};
   const SampleRow row{1, 0, 0};
@@ -255,7 +255,7 @@ TEST(Sampler, LogprobsOfAWideRowSumToOne) {
 
 TEST(Sampler, LogitsThatAreNotFiniteEndTheirRequestOnly) {
   ThreadPool pool(2);
-  Sampler sampler(3, pool);
+  HostSampler sampler(3, pool);
   for (int slot = 0; slot < 4; ++slot) sampler.start(slot, greedy(), {});
   std::vector<float> logits = {0, nan, 1, 0, 2, 1, inf, 0, 0, -inf, -inf, -inf};
   const std::vector<SampleRow> rows = {{10, 0, 0}, {11, 1, 1}, {12, 2, 2}, {13, 3, 3}};
@@ -275,7 +275,7 @@ TEST(Sampler, APenaltyThatOverflowsIsAnErrorToo) {
 
 TEST(Sampler, NoRowsIsFine) {
   ThreadPool pool(2);
-  Sampler sampler(8, pool);
+  HostSampler sampler(8, pool);
   std::vector<float> none;
   EXPECT_TRUE(sampler.sample(TensorView(none.data(), DType::f32, {0, 8}), {}).empty());
 }

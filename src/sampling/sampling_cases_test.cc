@@ -80,7 +80,7 @@ TEST(SamplingCases, TokensAndLogprobs) {
   for (const json& test : fixture()["cases"]) {
     std::vector<float> logits = logits_of(test);
     SamplingParams params = params_of(test);
-    Sampler sampler(int64_t(logits.size()), pool);
+    HostSampler sampler(int64_t(logits.size()), pool);
     for (size_t i = 0; i < test["draws"].size(); ++i) {
       const json& draw = test["draws"][i];
       params.seed = draw[0].get<uint64_t>();

@@ -43,7 +43,9 @@ class FakeRunner {
       }
     }
     for (const PlanRow& row : plan.rows) {
-      if (row.sample) result.sampled.push_back({row.request, next_token(tokens_[row.request])});
+      if (!row.sample) continue;
+      result.sampled.push_back({row.request, next_token(tokens_[row.request])});
+      last_[row.sampling_slot] = {row.request, result.sampled.back().token};
     }
     return result;
   }
@@ -90,6 +92,10 @@ class FakeRunner {
     if (int64_t(tokens.size()) != row.computed) report(fmt::format("request {} skips tokens", row.request));
     const auto first = plan.token_ids.begin() + row.first_token;
     tokens.insert(tokens.end(), first, first + row.new_tokens);
+    if (tokens.back() != token_of_last_step) return;
+    const auto [owner, last] = last_[row.sampling_slot];
+    if (owner != row.request) report(fmt::format("request {} takes another's token", row.request));
+    tokens.back() = last;
   }
 
   void visit(const StepPlan& plan, size_t g, size_t r, bool writing) {
@@ -153,6 +159,7 @@ class FakeRunner {
   std::vector<KvCacheSpec> specs_;
   std::vector<uint8_t> memory_;
   std::map<RequestId, std::vector<int32_t>> tokens_;
+  std::map<int32_t, std::pair<RequestId, int32_t>> last_;  // by slot: who chose which token
 };
 
 }  // namespace medley

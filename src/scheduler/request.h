@@ -34,14 +34,16 @@ struct Request {
   std::vector<int32_t> outputs;
   RequestStatus status = RequestStatus::waiting;
   FinishReason finish_reason = FinishReason::none;
-  int64_t computed = 0;        // tokens in the cache; 0 again after a preemption
+  int64_t computed = 0;        // tokens in the cache when the steps made so far are done; 0 again after a preemption
+  int32_t chosen_unseen = 0;   // tokens that a step in flight chooses and that count as computed or to compute already
   int32_t sampling_slot = -1;  // while running
   int32_t preemptions = 0;
 
   int64_t num_tokens() const { return int64_t(prompt.size() + outputs.size()); }
-  int64_t remaining() const { return num_tokens() - computed; }  // tokens known but not computed: 1 when decoding
+  int64_t remaining() const { return num_tokens() + chosen_unseen - computed; }  // to compute: 1 when decoding
   int32_t token(int64_t i) const {
     const auto prompt_size = int64_t(prompt.size());
+    if (i >= num_tokens()) return token_of_last_step;
     return i < prompt_size ? prompt[size_t(i)] : outputs[size_t(i - prompt_size)];
   }
   // The most tokens that can enter the cache: the last one chosen never does.

@@ -40,21 +40,60 @@ std::optional<std::string> Scheduler::add(Request request) {
 
 StepPlan Scheduler::schedule() {
   MEDLEY_CHECK(in_flight_.empty());
-  StepPlan plan;
-  if (!has_work()) return plan;
-  plan.step = ++step_;
-  int64_t budget = config_.max_batched_tokens;
+  if (!has_work()) return {};
   make_room();
+  StepPlan plan = plan_step();
+  MEDLEY_CHECK(!plan.empty());
+  return plan;
+}
+
+StepPlan Scheduler::schedule_ahead() {
+  MEDLEY_CHECK(in_flight_.size() == 1);
+  advance();
+  return has_room() ? plan_step() : StepPlan();
+}
+
+StepPlan Scheduler::plan_step() {
+  StepPlan plan;
+  int64_t budget = config_.max_batched_tokens;
   for (const bool decode : {true, false}) {
     for (Request& request : running_) {
-      if ((request.remaining() == 1) == decode) add_row(plan, request, budget);
+      if (goes_on(request) && (request.remaining() == 1) == decode) add_row(plan, request, budget);
     }
   }
   admit(plan, budget);
-  MEDLEY_CHECK(!plan.empty());
+  if (plan.empty()) return plan;
+  plan.step = ++step_;
   cache_.fill(plan);
-  in_flight_ = plan.rows;
+  in_flight_.push_back({plan.step, plan.rows});
   return plan;
+}
+
+// The requests of the step in flight stand where it leaves them. What its kernels read may be given to others: the next
+// step's come after them.
+void Scheduler::advance() {
+  Flight& flight = in_flight_.back();
+  if (std::exchange(flight.advanced, true)) return;
+  for (const PlanRow& row : flight.rows) {
+    Request& request = *index_.at(row.request);
+    request.computed += row.new_tokens;
+    request.chosen_unseen += row.sample ? 1 : 0;
+    cache_.commit(row.request, request.computed);
+  }
+}
+
+// Whether a running request computes more tokens, as far as is known. With nothing in flight, they all do.
+bool Scheduler::goes_on(const Request& request) const {
+  if (request.finish_reason != FinishReason::none) return false;
+  if (request.sampling.max_tokens == 0) return request.remaining() > 0;
+  return int64_t(request.outputs.size()) + request.chosen_unseen < request.sampling.max_tokens;
+}
+
+// Like make_room(), but nobody has to go.
+bool Scheduler::has_room() {
+  return std::all_of(running_.begin(), running_.end(), [&](const Request& request) {
+    return !goes_on(request) || cache_.reserve(request.id, request.computed + next_tokens(request));
+  });
 }
 
 // Room for every running request's next tokens, at the cost of the latest ones. Only decoding needs new room: admission
@@ -117,27 +156,39 @@ int64_t Scheduler::tokens_to_admit(const Request& request) const {
   return std::min(request.num_tokens() + cache_.largest_block(), request.max_cached());
 }
 
-void Scheduler::finish(const StepResult& result) {
-  MEDLEY_CHECK(!in_flight_.empty() && result.step == step_);
+std::vector<Sampled> Scheduler::finish(StepResult result) {
+  MEDLEY_CHECK(!in_flight_.empty() && result.step == in_flight_.front().step);
+  if (in_flight_.size() == 1) advance();
+  const Flight flight = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  std::vector<Sampled> taken;
   auto sampled = result.sampled.begin();
-  for (const PlanRow& row : std::exchange(in_flight_, {})) {
+  for (const PlanRow& row : flight.rows) {
     const bool has_token = row.sample && sampled != result.sampled.end() && sampled->request == row.request;
-    const int32_t token = has_token ? (sampled++)->token : -1;
     const Iterator request = index_.at(row.request);
-    if (request->finish_reason != FinishReason::none) {  // ended while the step was in flight
-      retire(request, request->finish_reason);
-      continue;
+    const bool ended = request->finish_reason != FinishReason::none;  // while the step was in flight
+    MEDLEY_CHECK(has_token == row.sample || ended);
+    request->chosen_unseen -= row.sample ? 1 : 0;
+    if (has_token && !ended) {
+      request->outputs.push_back(sampled->token);
+      taken.push_back(std::move(*sampled));
     }
-    MEDLEY_CHECK(has_token == row.sample);
-    request->computed += row.new_tokens;
-    cache_.commit(row.request, request->computed);
-    if (has_token) request->outputs.push_back(token);
-    if (const FinishReason reason = reason_to_finish(*request); reason != FinishReason::none) retire(request, reason);
+    if (has_token) ++sampled;
+    if (!ended) request->finish_reason = reason_to_finish(*request);
+    if (request->finish_reason != FinishReason::none && !in_flight(row.request))
+      retire(request, request->finish_reason);
   }
   MEDLEY_CHECK(sampled == result.sampled.end());
 #ifndef NDEBUG
   if (!has_work()) MEDLEY_CHECK(check_integrity().empty());
 #endif
+  return taken;
+}
+
+bool Scheduler::in_flight(RequestId id) const {
+  return std::any_of(in_flight_.begin(), in_flight_.end(), [&](const Flight& flight) {
+    return std::any_of(flight.rows.begin(), flight.rows.end(), [&](const PlanRow& row) { return row.request == id; });
+  });
 }
 
 FinishReason Scheduler::reason_to_finish(const Request& request) const {
@@ -155,16 +206,17 @@ FinishReason Scheduler::reason_to_finish(const Request& request) const {
 bool Scheduler::end(RequestId id, FinishReason reason) {
   const auto found = index_.find(id);
   if (found == index_.end()) return false;
-  const auto in_step = [&](const PlanRow& row) { return row.request == id; };
-  if (std::any_of(in_flight_.begin(), in_flight_.end(), in_step)) {
-    found->second->finish_reason = reason;
-  } else {
+  Request& request = *found->second;
+  if (!in_flight(id)) {
     retire(found->second, reason);
+  } else if (request.finish_reason == FinishReason::none) {
+    request.finish_reason = reason;
   }
   return true;
 }
 
 void Scheduler::preempt(Iterator request) {
+  MEDLEY_CHECK(request->chosen_unseen == 0);
   leave_cache(*request);
   request->status = RequestStatus::waiting;
   ++request->preemptions;

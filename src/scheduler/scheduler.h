@@ -11,10 +11,16 @@
 // another; only when it is alone and cannot grow (its units lie scattered, so that another group finds no whole extent)
 // it starts over, and then nobody else is admitted until it is done. From an empty cache it cannot fail: add() refused
 // what does not fit one.
+//
+// Two steps may be in flight: schedule_ahead() makes the next one before the tokens of the last are known, on the
+// assumption that no request ends there but those that have all their tokens. A request that does end there (EOS, a
+// stop string, a cancellation) stays, with its cache and slot, until the later step is finished too, whose token is
+// dropped. Who must wait for room, or would have to be preempted, is left to schedule().
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <optional>
 #include <string>
@@ -49,16 +55,22 @@ class Scheduler {
   [[nodiscard]] std::optional<std::string> add(Request request);
 
   // Ends a request that is waiting or running: cancelled, error, or stop for a stop string the engine found in the
-  // text. One that is part of the step in flight ends when that step finishes, without its token. False: unknown id.
+  // text. One that is part of a step in flight ends when that step finishes, without its token; the first reason stays.
+  // False: unknown id.
   bool end(RequestId id, FinishReason reason);
   bool cancel(RequestId id) { return end(id, FinishReason::cancelled); }
 
-  // The next step, complete; empty only when there is no work. Each must be finished before the next is made.
+  // The next step, complete; empty only when there is no work. No step may be in flight.
   StepPlan schedule();
 
-  // The step is computed: tokens are appended, requests end at EOS, stop tokens or max_tokens. When a step failed, the
-  // engine ends its requests with `error` first; their entries in `result` may then be missing.
-  void finish(const StepResult& result);
+  // The step after the one in flight, with token_of_last_step where it needs a token chosen there; its tables are right
+  // for who computes the steps in order. Empty: nothing to do, or not without knowing how the step in flight ends.
+  StepPlan schedule_ahead();
+
+  // The oldest step is computed: tokens are appended, requests end at EOS, stop tokens or max_tokens. When a step
+  // failed, the engine ends its requests with `error` first; their entries in `result` may then be missing. Returns the
+  // tokens that were appended: not those of requests that had ended.
+  std::vector<Sampled> finish(StepResult result);
 
   bool has_work() const { return !running_.empty() || !waiting_.empty(); }
   std::vector<Request> take_finished();  // ended since the last call, in the order of ending
@@ -73,7 +85,12 @@ class Scheduler {
  private:
   using Iterator = std::list<Request>::iterator;
 
+  StepPlan plan_step();
   void make_room();
+  bool has_room();
+  void advance();
+  bool in_flight(RequestId request) const;
+  bool goes_on(const Request& request) const;
   void admit(StepPlan& plan, int64_t& budget);
   void add_row(StepPlan& plan, Request& request, int64_t& budget);
   int64_t next_tokens(const Request& request) const;
@@ -90,7 +107,12 @@ class Scheduler {
   std::list<Request> waiting_;
   std::list<Request> finished_;
   std::unordered_map<RequestId, Iterator> index_;  // waiting and running
-  std::vector<PlanRow> in_flight_;                 // rows of the step that is being computed
+  struct Flight {
+    uint64_t step = 0;
+    std::vector<PlanRow> rows;
+    bool advanced = false;  // its requests count as computed up to its end
+  };
+  std::deque<Flight> in_flight_;  // steps that are being computed, the oldest first
   std::vector<uint8_t> slot_taken_;
   std::optional<RequestId> exclusive_;  // nobody else is admitted until it ends
   uint64_t step_ = 0;

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "scheduler/fake_runner.h"
@@ -63,9 +64,12 @@ struct Totals {
   int64_t refused = 0;
   int64_t cancelled = 0;
   int64_t self_preemptions = 0;  // of a request that was alone: the scattered corner
+  int64_t ahead = 0;             // steps made before the last one's tokens were known
+  int64_t dropped = 0;           // tokens of requests that had ended
 };
 
-void run_any(Totals& totals) {
+// overlap: most steps are made, and run, before the last one is finished.
+void run_any(Totals& totals, bool overlap) {
   std::vector<KvCacheSpec> specs;
   for (int i = pick(1, 4); i > 0; --i) specs.push_back(any_spec(i));
   // A geometry of our own, not plan_arena's: extents of many units make scattered units likely.
@@ -94,6 +98,12 @@ void run_any(Totals& totals) {
   FakeRunner runner(specs, geometry);
   std::map<RequestId, std::vector<int32_t>> expected;
   int64_t steps_left = 0;
+  std::optional<StepResult> flight;  // of the step that counts as running
+  const auto run = [&](const StepPlan& plan) {
+    RC_ASSERT(int64_t(plan.token_ids.size()) <= config.max_batched_tokens);
+    for (const PlanRow& row : plan.rows) RC_ASSERT(row.new_tokens <= config.max_step_tokens());
+    return runner.run(plan);
+  };
   const int requests = pick(1, 12);
   for (RequestId id = 1; id <= RequestId(requests) || scheduler.has_work();) {
     // Some requests come together, others while those before are running.
@@ -102,7 +112,8 @@ void run_any(Totals& totals) {
       const std::vector<int32_t> tokens = alone(request, config.eos_token_ids);
       const RequestId added = request.id;
       // The head of the list computes a token in every step and starts over at most once.
-      const int64_t most_steps = 2 * request.max_cached() + 1;
+      // A step ahead may hold nothing but its dropped token.
+      const int64_t most_steps = 2 * request.max_cached() + 1 + (overlap ? 1 : 0);
       if (scheduler.add(std::move(request))) {
         ++totals.refused;
       } else {
@@ -111,25 +122,37 @@ void run_any(Totals& totals) {
       }
     }
     if (!scheduler.has_work()) continue;
-    const int64_t preemptions = scheduler.preemptions();
-    const bool was_alone = scheduler.running().size() == 1;
-    const StepPlan plan = scheduler.schedule();
-    if (was_alone) totals.self_preemptions += scheduler.preemptions() - preemptions;
-    RC_ASSERT(!plan.empty());
-    RC_ASSERT(int64_t(plan.token_ids.size()) <= config.max_batched_tokens);
-    RC_ASSERT(std::any_of(plan.rows.begin(), plan.rows.end(), [&](const PlanRow& row) {
-      return row.request == scheduler.running().front().id;  // the oldest always computes
-    }));
-    for (const PlanRow& row : plan.rows) RC_ASSERT(row.new_tokens <= config.max_step_tokens());
-    const StepResult result = runner.run(plan);
-    RC_ASSERT(runner.error == "");
-    if (pick(0, 150) == 0) {  // a cancel while the step runs
-      const RequestId victim = plan.rows.back().request;
-      RC_ASSERT(scheduler.cancel(victim));
-      expected.erase(victim);
-      ++totals.cancelled;
+    if (!flight) {
+      const int64_t preemptions = scheduler.preemptions();
+      const bool was_alone = scheduler.running().size() == 1;
+      const StepPlan plan = scheduler.schedule();
+      if (was_alone) totals.self_preemptions += scheduler.preemptions() - preemptions;
+      RC_ASSERT(!plan.empty());
+      RC_ASSERT(std::any_of(plan.rows.begin(), plan.rows.end(), [&](const PlanRow& row) {
+        return row.request == scheduler.running().front().id;  // the oldest always computes
+      }));
+      flight = run(plan);
     }
-    scheduler.finish(result);
+    std::optional<StepResult> ahead;
+    if (overlap && pick(0, 8) > 0) {
+      if (const StepPlan plan = scheduler.schedule_ahead(); !plan.empty()) {
+        ahead = run(plan);
+        ++totals.ahead;
+      }
+    }
+    RC_ASSERT(runner.error == "");
+    RC_ASSERT(scheduler.check_integrity() == "");
+    if (pick(0, 150) == 0) {  // a cancel while the step runs
+      const Request& victim = scheduler.running().back();
+      if (victim.finish_reason == FinishReason::none) {  // else it has ended, and waits for the step
+        expected.erase(victim.id);
+        ++totals.cancelled;
+      }
+      RC_ASSERT(scheduler.cancel(victim.id));
+    }
+    const size_t sampled = flight->sampled.size();
+    totals.dropped += int64_t(sampled - scheduler.finish(*flight).size());
+    flight = std::move(ahead);
     RC_ASSERT(scheduler.check_integrity() == "");
     RequestId before = 0;
     for (const auto* list : {&scheduler.running(), &scheduler.waiting()}) {
@@ -151,19 +174,29 @@ void run_any(Totals& totals) {
   totals.preemptions += scheduler.preemptions();
 }
 
-TEST(SchedulerProperty, EveryAdmittedRequestFinishesWithTheTokensItGetsAlone) {
-  Totals totals;
+void everybody_finishes(bool overlap, Totals& totals) {
   EXPECT_TRUE(rc::check("everybody finishes", [&] {
-    for (int i = 0; i < 6; ++i) run_any(totals);
+    for (int i = 0; i < 6; ++i) run_any(totals, overlap);
   }));
   // The runs above must have been through what they are meant to test.
   EXPECT_GT(totals.finished, 100);
   EXPECT_GT(totals.preemptions, 50);
   EXPECT_GT(totals.refused, 10);
   EXPECT_GT(totals.cancelled, 10);
-  RecordProperty("finished", std::to_string(totals.finished));
-  printf("finished %ld preempted %ld (alone %ld) refused %ld cancelled %ld\n", totals.finished, totals.preemptions,
-         totals.self_preemptions, totals.refused, totals.cancelled);
+  printf("finished %ld preempted %ld (alone %ld) refused %ld cancelled %ld ahead %ld dropped %ld\n", totals.finished,
+         totals.preemptions, totals.self_preemptions, totals.refused, totals.cancelled, totals.ahead, totals.dropped);
+}
+
+TEST(SchedulerProperty, EveryAdmittedRequestFinishesWithTheTokensItGetsAlone) {
+  Totals totals;
+  everybody_finishes(false, totals);
+}
+
+TEST(SchedulerProperty, StepsMadeAheadChangeNoToken) {
+  Totals totals;
+  everybody_finishes(true, totals);
+  EXPECT_GT(totals.ahead, 1000);
+  EXPECT_GT(totals.dropped, 100);
 }
 
 }  // namespace

@@ -150,6 +150,71 @@ TEST_F(SchedulerTest, ACancelDuringAStepTakesEffectWhenTheStepIsDone) {
   EXPECT_EQ(arena.free_extents(), 16);
 }
 
+TEST_F(SchedulerTest, AStepAheadTakesTheTokenNobodyKnowsYet) {
+  Scheduler scheduler(config(), cache);
+  ASSERT_EQ(scheduler.add(make_request(1, 3, 9)), std::nullopt);
+  ASSERT_EQ(scheduler.add(make_request(2, 3, 1)), std::nullopt);
+  const StepPlan first = scheduler.schedule();
+  const StepPlan second = scheduler.schedule_ahead();  // request 2 has all its tokens
+  ASSERT_EQ(second.rows.size(), 1u);
+  EXPECT_EQ(second.rows[0].computed, 3);
+  EXPECT_EQ(second.rows[0].new_tokens, 1);
+  EXPECT_TRUE(second.rows[0].sample);
+  EXPECT_THAT(second.token_ids, ElementsAre(token_of_last_step));
+  EXPECT_THROW(scheduler.schedule_ahead(), std::logic_error);
+  EXPECT_EQ(scheduler.finish(answer(first, 7)).size(), 2u);
+  EXPECT_EQ(scheduler.take_finished().at(0).id, 2u);
+  const StepPlan third = scheduler.schedule_ahead();
+  EXPECT_EQ(third.rows[0].computed, 4);
+  scheduler.finish(answer(second, 8));
+  scheduler.finish(answer(third, 9));
+  EXPECT_THAT(scheduler.find(1)->outputs, ElementsAre(7, 8, 9));
+  EXPECT_THAT(scheduler.schedule().token_ids, ElementsAre(9));
+}
+
+TEST_F(SchedulerTest, WhoEndsWhileTheNextStepRunsLeavesAfterItWithoutItsToken) {
+  for (const bool by_eos : {true, false}) {
+    Scheduler scheduler(config(), cache);
+    ASSERT_EQ(scheduler.add(make_request(1, 3, 9)), std::nullopt);
+    const StepPlan first = scheduler.schedule(), second = scheduler.schedule_ahead();
+    EXPECT_EQ(scheduler.finish(answer(first, by_eos ? 5 : 7)).size(), 1u);
+    if (!by_eos) scheduler.end(1, FinishReason::stop);
+    EXPECT_TRUE(scheduler.cancel(1));  // too late to matter
+    EXPECT_THAT(scheduler.take_finished(), IsEmpty());
+    EXPECT_LT(arena.free_extents(), 16);
+    EXPECT_TRUE(scheduler.schedule_ahead().empty());
+    EXPECT_THAT(scheduler.finish(answer(second, 7)), IsEmpty());
+    const std::vector<Request> finished = scheduler.take_finished();
+    ASSERT_EQ(finished.size(), 1u);
+    EXPECT_EQ(finished[0].finish_reason, FinishReason::stop);
+    EXPECT_EQ(finished[0].outputs.size(), 1u);
+    EXPECT_EQ(arena.free_extents(), 16);
+  }
+}
+
+TEST_F(SchedulerTest, WhoWouldHaveToGoIsNotKnownAhead) {
+  Scheduler scheduler(config(), cache);
+  for (RequestId id : {1, 2}) ASSERT_EQ(scheduler.add(make_request(id, 4, 56)), std::nullopt);
+  int64_t refused = 0;
+  std::optional<StepResult> flight;
+  while (scheduler.has_work()) {
+    if (!flight) flight = runner.run(scheduler.schedule());
+    const int64_t preemptions = scheduler.preemptions();
+    const StepPlan ahead = scheduler.schedule_ahead();
+    EXPECT_EQ(scheduler.preemptions(), preemptions);
+    refused += ahead.empty();
+    std::optional<StepResult> next;
+    if (!ahead.empty()) next = runner.run(ahead);
+    scheduler.finish(*flight);
+    flight = std::move(next);
+    ASSERT_EQ(runner.error, "");
+    ASSERT_EQ(scheduler.check_integrity(), "");
+  }
+  EXPECT_GT(scheduler.preemptions(), 0);
+  EXPECT_GT(refused, 0);
+  EXPECT_EQ(scheduler.take_finished().size(), 2u);
+}
+
 TEST_F(SchedulerTest, AFailedStepEndsItsRequestsOnly) {
   Scheduler scheduler(config(), cache);
   for (RequestId id : {1, 2, 3}) ASSERT_EQ(scheduler.add(make_request(id, 4, 2)), std::nullopt);

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstring>
 
 namespace medley {
@@ -14,6 +15,8 @@ void must(cudaError_t status, const char* call) {
 cudaStream_t stream_of(void* stream) {
   return static_cast<cudaStream_t>(stream);
 }
+
+std::atomic<int64_t> wait_count = 0;
 
 // Without a device all memory is the host's, and the runtime refuses even copies there.
 bool usable() {
@@ -63,6 +66,7 @@ void copy_bytes(void* to, const void* from, size_t bytes, void* stream) {
 }
 
 void copy_async(void* to, const void* from, size_t bytes, void* stream) {
+  if (bytes == 0) return;
   if (!usable()) return void(std::memcpy(to, from, bytes));
   must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)), "cudaMemcpyAsync");
 }
@@ -75,8 +79,13 @@ void fill_bytes(void* to, int value, size_t bytes, Device device) {
   }
 }
 
+int64_t device_waits() {
+  return wait_count.load(std::memory_order_relaxed);
+}
+
 void synchronize(void* stream) {
   if (!usable()) return;
+  wait_count.fetch_add(1, std::memory_order_relaxed);
   must(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize");
 }
 
@@ -127,7 +136,13 @@ void StreamMark::record(void* stream) {
 }
 
 void StreamMark::wait() const {
-  if (event_ != nullptr) must(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)), "cudaEventSynchronize");
+  if (event_ == nullptr) return;
+  const auto event = static_cast<cudaEvent_t>(event_);
+  const cudaError_t status = cudaEventQuery(event);
+  if (status != cudaErrorNotReady) return must(status, "cudaEventQuery");
+  cudaGetLastError();  // it is remembered there like a failure
+  wait_count.fetch_add(1, std::memory_order_relaxed);
+  must(cudaEventSynchronize(event), "cudaEventSynchronize");
 }
 
 void StreamMark::hold(void* stream) const {

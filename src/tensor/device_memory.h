@@ -28,6 +28,9 @@ void copy_bytes(void* to, const void* from, size_t bytes, void* stream = nullptr
 void copy_async(void* to, const void* from, size_t bytes, void* stream);
 void fill_bytes(void* to, int value, size_t bytes, Device device);
 void synchronize(void* stream = nullptr);
+// How many times this process has waited for a device: a test holds it against a running engine, whose steps wait for
+// nothing but their tokens. A StreamMark that was reached already does not count.
+int64_t device_waits();
 
 // Host memory that `peer` copies from and to at full speed: page-locked when it is the CUDA device.
 class PinnedBuffer {

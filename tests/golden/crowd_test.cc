@@ -9,7 +9,7 @@
 namespace medley {
 namespace {
 
-std::unique_ptr<EngineCore> load(size_t memory, int64_t max_batched_tokens) {
+std::unique_ptr<EngineCore> load(size_t memory, int64_t max_batched_tokens, bool overlap = false) {
   EngineOptions options;
   options.backend = test_backend();
   options.dtype = "bf16";
@@ -17,13 +17,14 @@ std::unique_ptr<EngineCore> load(size_t memory, int64_t max_batched_tokens) {
   options.memory = memory;
   options.reproducible = true;
   options.max_batched_tokens = max_batched_tokens;
+  options.overlap = overlap;
   return EngineCore::load(std::filesystem::path(MEDLEY_SOURCE_DIR) / "models/demo-jamba", options);
 }
 
-TEST(Crowd, SixtyFourRequestsInASmallCacheGetWhatTheyGetAlone) {
+void expect_what_they_get_alone(bool overlap) {
   const std::filesystem::path model = std::filesystem::path(MEDLEY_SOURCE_DIR) / "models/demo-jamba";
   const size_t small = memory_for(model, "bf16", 5, 40);
-  const auto crowd = load(small, 96);
+  const auto crowd = load(small, 96, overlap);
   const auto alone = load(memory_for(model, "bf16", 2, 400), 512);
   std::mt19937 random(64);
   std::vector<Request> requests;
@@ -43,6 +44,14 @@ TEST(Crowd, SixtyFourRequestsInASmallCacheGetWhatTheyGetAlone) {
   ASSERT_EQ(together.size(), requests.size());
   for (size_t i = 0; i < requests.size(); ++i)
     EXPECT_EQ(together[i], run_requests(*alone, {requests[i]}).at(0)) << "request " << i;
+}
+
+TEST(Crowd, SixtyFourRequestsInASmallCacheGetWhatTheyGetAlone) {
+  expect_what_they_get_alone(false);
+}
+
+TEST(Crowd, AlsoWhenStepsOverlap) {
+  expect_what_they_get_alone(true);
 }
 
 // A request that can never fit is refused with the numbers, and harms nobody.

@@ -119,11 +119,14 @@ PromptLogits run_prompt(EngineCore& engine, const std::vector<int32_t>& prompt) 
   return all;
 }
 
-std::vector<std::vector<int32_t>> run_requests(EngineCore& engine, std::vector<Request> requests) {
+std::vector<std::vector<int32_t>> run_requests(EngineCore& engine, std::vector<Request> requests, int64_t* steps) {
   std::map<RequestId, std::vector<int32_t>> outputs;
   for (Request& request : requests)
     if (const auto refused = engine.add(std::move(request))) fail("{}", *refused);
   StepObserver observer;
+  observer.on_step = [&](const StepPlan&) {
+    if (steps != nullptr) ++*steps;
+  };
   observer.on_finish = [&](const Request& request, const std::string& error) {
     if (!error.empty()) fail("{}", error);
     outputs[request.id] = request.outputs;

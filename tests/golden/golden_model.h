@@ -39,8 +39,9 @@ PromptLogits run_prompt(EngineCore& engine, const std::vector<int32_t>& prompt);
 inline std::vector<float> run_logits(EngineCore& engine, const std::vector<int32_t>& prompt) {
   return run_prompt(engine, prompt).main;
 }
-// Runs the requests together to their ends; outputs in order of id (1, 2, ...).
-std::vector<std::vector<int32_t>> run_requests(EngineCore& engine, std::vector<Request> requests);
+// Runs the requests together to their ends; outputs in order of id (1, 2, ...). Counts the steps.
+std::vector<std::vector<int32_t>> run_requests(EngineCore& engine, std::vector<Request> requests,
+                                               int64_t* steps = nullptr);
 Request greedy_request(RequestId id, const std::vector<int32_t>& prompt, int32_t tokens);
 
 // Bytes of a cache that holds about `requests` requests of `tokens` tokens of the model in `folder`.

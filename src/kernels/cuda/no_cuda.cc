@@ -9,6 +9,7 @@
 #include "kernels/random.h"
 #include "kernels/rope.h"
 #include "kernels/rows.h"
+#include "kernels/sample.h"
 #include "kernels/sparse_attention.h"
 #include "kernels/state_space.h"
 #include "tensor/device_memory.h"
@@ -30,6 +31,18 @@ void fill_random(const TensorView&, uint64_t, float) {
 }
 
 void rebase_offsets(const TensorView&, const TensorView&, ExecContext&) {
+  fail("{}", cuda_missing());
+}
+
+void sample(const SampleArgs&, ExecContext&) {
+  fail("{}", cuda_missing());
+}
+
+void count_tokens(const CountTokensArgs&, ExecContext&) {
+  fail("{}", cuda_missing());
+}
+
+void take_tokens(const TakeTokensArgs&, ExecContext&) {
   fail("{}", cuda_missing());
 }
 
