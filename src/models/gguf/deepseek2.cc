@@ -63,12 +63,13 @@ nlohmann::json config(const GgufKeys& keys) {
 }
 
 // k_b [heads, rank, nope] and v_b [heads, v_dim, rank] to W_uk [nope, rank] over W_uv [v_dim, rank], head by head.
-void join_kv_b(const Heads& sizes, const GgufTensors::Sources& from, std::vector<float>& out) {
+void join_kv_b(const Heads& sizes, const std::string& where, const GgufTensors::Sources& from,
+               std::vector<float>& out) {
   const std::vector<float> k_b = floats_of(*from[0]), v_b = floats_of(*from[1]);
   const int64_t nope = sizes.nope, rank = sizes.rank, rows = sizes.v_dim * rank;
   if (int64_t(k_b.size()) != sizes.heads * rank * nope || int64_t(v_b.size()) != sizes.heads * rows)
-    fail("attn_k_b and attn_v_b have {} and {} elements, which {} heads of {} + {} rows do not fit", k_b.size(),
-         v_b.size(), sizes.heads, nope, sizes.v_dim);
+    fail("{}: attn_k_b and attn_v_b have {} and {} elements, which {} heads of {} + {} rows do not fit", where,
+         k_b.size(), v_b.size(), sizes.heads, nope, sizes.v_dim);
   out.reserve(k_b.size() + v_b.size());
   for (int64_t head = 0; head < sizes.heads; ++head) {
     for (int64_t i = 0; i < nope; ++i)
@@ -90,7 +91,9 @@ void tensors(GgufTensors& tensors) {
     tensors.make({at + "attn_k_b.weight", at + "attn_v_b.weight"},
                  fmt::format("model.layers.{}.self_attn.kv_b_proj.weight", layer),
                  {sizes.heads * (sizes.nope + sizes.v_dim), sizes.rank},
-                 [sizes](const GgufTensors::Sources& from, std::vector<float>& out) { join_kv_b(sizes, from, out); });
+                 [sizes, where = keys.where()](const GgufTensors::Sources& from, std::vector<float>& out) {
+                   join_kv_b(sizes, where, from, out);
+                 });
   }
   const std::vector<GgufRule> rules{{"attn_q_a", "self_attn.q_a_proj"},
                                     {"attn_q_a_norm", "self_attn.q_a_layernorm"},
