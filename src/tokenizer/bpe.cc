@@ -160,8 +160,8 @@ void BpeModel::encode_part(std::string_view word, ModelScratch& scratch, std::ve
     ids.push_back(*whole);
   } else {
     symbols_of(word, ids);
-    // A scan of all pairs for each merge wins against a heap up to about this many symbols.
-    ids.size() <= 48 ? merge_short(ids) : merge_long(scratch);
+    // A scan of all pairs for each merge wins against queues up to about this many symbols.
+    ids.size() <= 48 ? merge_short(ids) : scratch.long_merge.run(merges_, ids);
   }
   if (cached) scratch.words.insert(word, hash, ids);
   out.insert(out.end(), ids.begin(), ids.end());
@@ -210,46 +210,6 @@ void BpeModel::merge_short(std::vector<int32_t>& ids) const {
     if (best + 1 < n) pairs[best] = merges_.find(ids[best], ids[best + 1]);
   }
   ids.resize(n);
-}
-
-// A linked list of symbols and a heap of candidate merges: n log n for a word of any length.
-void BpeModel::merge_long(ModelScratch& scratch) const {
-  auto& symbols = scratch.symbols;
-  auto& heap = scratch.heap;
-  const auto n = int32_t(scratch.ids.size());
-  symbols.resize(size_t(n));
-  heap.clear();
-  const auto after = [](const ModelScratch::Candidate& a, const ModelScratch::Candidate& b) {
-    return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
-  };
-  const auto at = [&](int32_t i) -> ModelScratch::Symbol& { return symbols[size_t(i)]; };
-  const auto offer = [&](int32_t left) {
-    const MergeTable::Merge merge = merges_.find(at(left).id, at(at(left).next).id);
-    if (merge.rank == MergeTable::no_rank) return;
-    heap.push_back({merge.rank, uint32_t(left), merge.merged});
-    std::push_heap(heap.begin(), heap.end(), after);
-  };
-  for (int32_t i = 0; i < n; ++i) at(i) = {scratch.ids[size_t(i)], i - 1, i + 1 < n ? i + 1 : -1};
-  for (int32_t i = 0; i + 1 < n; ++i) offer(i);
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), after);
-    const ModelScratch::Candidate best = heap.back();
-    heap.pop_back();
-    const auto left = int32_t(best.position);
-    const int32_t right = at(left).next;
-    // Stale if a symbol was merged away or has grown since: then the pair makes another token, or none.
-    if (at(left).id < 0 || right < 0 || merges_.find(at(left).id, at(right).id).merged != best.merged) continue;
-    at(left).id = best.merged;
-    at(left).next = at(right).next;
-    at(right).id = -1;
-    if (at(left).next >= 0) {
-      at(at(left).next).previous = left;
-      offer(left);
-    }
-    if (at(left).previous >= 0) offer(at(left).previous);
-  }
-  scratch.ids.clear();
-  for (int32_t i = 0; i >= 0 && n > 0; i = at(i).next) scratch.ids.push_back(at(i).id);
 }
 
 }  // namespace medley

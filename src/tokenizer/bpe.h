@@ -40,7 +40,6 @@ class BpeModel final : public TokenModel {
   void symbols_of(std::string_view word, std::vector<int32_t>& out) const;
   std::optional<int32_t> whole_word(std::string_view word) const;
   void merge_short(std::vector<int32_t>& ids) const;
-  void merge_long(ModelScratch& scratch) const;
 
   MergeTable merges_{0};
   bool ignore_merges_ = false;  // a word that is a token needs no merges to be one
