@@ -69,7 +69,29 @@ void BpeModel::prepare(bool allow_byte_words) {
   for (size_t byte = 0; byte < 256; ++byte)
     fallback_[byte] = vocabulary_.find(fmt::format("<0x{:02X}>", byte)).value_or(-1);
   if (allow_byte_words) take_bytes();
-  if (!byte_words_) find_safe_cuts();
+  if (byte_words_) return;
+  find_characters();
+  find_safe_cuts();
+}
+
+void BpeModel::find_characters() {
+  character_ids_.assign(0x10000, -1);
+  for (int32_t id = 0; id < vocabulary_.end_id(); ++id) {
+    const std::string_view token = vocabulary_.token(id).value_or("");
+    if (token.empty()) continue;
+    const unicode::Char c = unicode::next(token);
+    if (c.valid && c.bytes == token.size() && c.code < character_ids_.size()) character_ids_[c.code] = id;
+  }
+}
+
+int32_t BpeModel::id_of_character(std::string_view c) const {
+  const auto byte = [&](size_t i) { return uint32_t(static_cast<unsigned char>(c[i])); };
+  switch (c.size()) {
+    case 1: return character_ids_[byte(0)];
+    case 2: return character_ids_[(byte(0) & 0x1f) << 6 | (byte(1) & 0x3f)];
+    case 3: return character_ids_[(byte(0) & 0x0f) << 12 | (byte(1) & 0x3f) << 6 | (byte(2) & 0x3f)];
+    default: return vocabulary_.find(c).value_or(-1);
+  }
 }
 
 void BpeModel::read_vocabulary(const nlohmann::json& vocab, const std::string& where) {
@@ -176,8 +198,8 @@ void BpeModel::symbols_of(std::string_view word, std::vector<int32_t>& out) cons
   while (!word.empty()) {
     const std::string_view c = word.substr(0, unicode::length_of(word[0]));
     word.remove_prefix(c.size());
-    if (const auto id = vocabulary_.find(c)) {
-      out.push_back(*id);
+    if (const int32_t id = id_of_character(c); id >= 0) {
+      out.push_back(id);
       after_unk = false;
       continue;
     }

@@ -10,6 +10,7 @@ namespace medley {
 namespace {
 
 constexpr uint32_t heap_symbols = 512;  // one heap over all candidates of a word up to this long wins against queues
+constexpr size_t sweep_share = 8;       // a sweep of the whole word must merge pairs of that part of it
 constexpr size_t kept_symbols = size_t(1) << 20;  // buffers of longer words (44 bytes a symbol) are given back
 
 template <class Heap>
@@ -24,7 +25,54 @@ void pop(Heap& heap) {
   heap.pop_back();
 }
 
+// Look-ups of one caller, which asks for the same pair again and again where a word repeats itself.
+class Lookups {
+ public:
+  explicit Lookups(const MergeTable& merges) : merges_(merges) {}
+  MergeTable::Merge find(int32_t left, int32_t right) {
+    if (left != left_ || right != right_) last_ = merges_.find(left_ = left, right_ = right);
+    return last_;
+  }
+
+ private:
+  const MergeTable& merges_;
+  int32_t left_ = -1, right_ = -1;
+  MergeTable::Merge last_;
+};
+
 }  // namespace
+
+bool LongMerge::sweep(const MergeTable& merges, std::vector<int32_t>& ids) {
+  Lookups pairs(merges), with_left(merges), with_right(merges);
+  const size_t n = ids.size();
+  uint32_t rank = MergeTable::no_rank;
+  size_t count = 0;
+  for (size_t i = 0; i + 1 < n; ++i) {
+    const uint32_t here = pairs.find(ids[i], ids[i + 1]).rank;
+    count = here < rank ? 1 : count + (here == rank);
+    rank = std::min(rank, here);
+  }
+  steps_ += n;
+  if (rank == MergeTable::no_rank || count < n / sweep_share) return false;
+  size_t out = 0, i = 0;
+  bool lowest = true;
+  while (i + 1 < n && lowest) {
+    const MergeTable::Merge merge = pairs.find(ids[i], ids[i + 1]);
+    if (merge.rank != rank) {
+      ids[out++] = ids[i++];
+      continue;
+    }
+    i += 2;
+    ids[out++] = merge.merged;
+    // A pair made of it may be next in order, before the rest of this rank: then the sweep ends here.
+    if (i < n && with_right.find(merge.merged, ids[i]).rank <= rank) lowest = false;
+    if (out > 1 && with_left.find(ids[out - 2], merge.merged).rank <= rank) lowest = false;
+  }
+  steps_ += n;
+  out = size_t(std::copy(ids.begin() + ptrdiff_t(i), ids.end(), ids.begin() + ptrdiff_t(out)) - ids.begin());
+  ids.resize(out);
+  return lowest;
+}
 
 LongMerge::Queue& LongMerge::queue_of(uint32_t rank) {
   uint32_t& index = queue_of_rank_[rank];
@@ -107,8 +155,10 @@ void LongMerge::merge(const MergeTable& merges, uint32_t left) {
 void LongMerge::run(const MergeTable& merges, std::vector<int32_t>& ids) {
   MEDLEY_CHECK(ids.size() < none);
   if (queue_of_rank_.size() < merges.end_rank()) queue_of_rank_.resize(merges.end_rank(), none);
+  with_queues_ = ids.size() > heap_symbols;
+  while (with_queues_ && sweep(merges, ids)) {
+  }
   const auto n = uint32_t(ids.size());
-  with_queues_ = n > heap_symbols;
   symbols_.resize(n);
   for (uint32_t i = 0; i < n; ++i) symbols_[i] = {ids[i], i > 0 ? i - 1 : none, i + 1 < n ? i + 1 : none, {}};
   for (uint32_t i = 0; i < n; ++i) look_at_pair(merges, i);

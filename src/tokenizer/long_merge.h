@@ -5,6 +5,9 @@
 // that they make come to their queues in order of position: a candidate costs a few steps, whatever the word's length,
 // where a heap over all of them costs log n cache misses. Only ranks with candidates are in a heap, and the odd
 // candidate that comes out of order (a rank of several pairs, a pair of a lower rank than those that made it).
+//
+// A word that repeats itself needs not even that: while the lowest rank is that of a good part of all pairs, one sweep
+// over the word merges them all, and a few sweeps halve it away.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +47,7 @@ class LongMerge {
     bool operator>(const Candidate& other) const { return order() > other.order(); }
   };
 
+  bool sweep(const MergeTable& merges, std::vector<int32_t>& ids);
   void look_at_pair(const MergeTable& merges, uint32_t left);
   void offer(Candidate candidate);
   void offer_late(Candidate candidate);
