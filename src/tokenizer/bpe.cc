@@ -169,6 +169,7 @@ void BpeModel::encode(std::string_view word, ModelScratch& scratch, std::vector<
 }
 
 void BpeModel::encode_part(std::string_view word, ModelScratch& scratch, std::vector<int32_t>& out) const {
+  if (byte_words_ && word.size() == 1) return out.push_back(byte_ids_[static_cast<unsigned char>(word[0])]);
   const bool cached = word.size() <= WordCache::longest_word;
   const uint64_t hash = cached ? hash_bytes(word) : 0;
   if (cached) {
