@@ -14,12 +14,6 @@ namespace {
 
 constexpr std::string_view metaspace = "\xe2\x96\x81";  // U+2581
 
-std::string_view last_character(std::string_view text) {
-  size_t at = text.size() - 1;
-  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
-  return text.substr(at);
-}
-
 std::pair<std::string, std::string> merge_pair(const nlohmann::json& merge, size_t index, const std::string& where) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
     return {merge[0].get<std::string>(), merge[1].get<std::string>()};
@@ -132,25 +126,40 @@ void BpeModel::take_bytes() {
 }
 
 void BpeModel::find_safe_cuts() {
-  // Neither may the end of one word and the beginning of the next be one unknown stretch.
+  // A character without a token must be something by itself: not dropped, so that its neighbours meet, nor one unknown
+  // stretch with the next.
   const auto missing = [](int32_t id) { return id < 0; };
-  const bool has_unk = !byte_fallback_ || std::any_of(fallback_.begin(), fallback_.end(), missing);
-  if (ignore_merges_ || (fuse_unk_ && has_unk)) return;
+  const bool some_unknown = !byte_fallback_ || std::any_of(fallback_.begin(), fallback_.end(), missing);
+  if (ignore_merges_ || (some_unknown && (fuse_unk_ || !unk_))) return;
+  const auto stands_for_other_text = [&](std::string_view token) {
+    const auto has = [&](std::string_view part) { return token != part && token.find(part) != std::string_view::npos; };
+    if (unk_ && has(vocabulary_.token(*unk_).value_or(""))) return true;
+    return token.find("<0x") != std::string_view::npos &&
+           std::any_of(fallback_.begin(), fallback_.end(),
+                       [&](int32_t id) { return id >= 0 && has(*vocabulary_.token(id)); });
+  };
+  std::vector<bool> joined(character_classes * character_classes);
   for (int32_t id = 0; id < vocabulary_.end_id(); ++id) {
-    const std::string_view token = vocabulary_.token(id).value_or("");
-    for (size_t at = token.find(metaspace, 1); at != std::string_view::npos; at = token.find(metaspace, at + 1)) {
-      const std::string_view before = last_character(token.substr(0, at));
-      if (before == metaspace || std::find(joins_.begin(), joins_.end(), before) != joins_.end()) continue;
-      joins_.emplace_back(before);
-      if (joins_.size() > 16) return;
+    std::string_view token = vocabulary_.token(id).value_or("");
+    if (stands_for_other_text(token)) return;
+    for (size_t before = character_classes; !token.empty();) {
+      const std::string_view c = token.substr(0, std::min<size_t>(unicode::length_of(token[0]), token.size()));
+      token.remove_prefix(c.size());
+      const size_t here = class_of(c);
+      if (before < character_classes) joined[before * character_classes + here] = true;
+      before = here;
     }
   }
-  cut_before_metaspace_ = true;
+  joined_ = std::move(joined);
 }
 
-bool BpeModel::may_cut_after(std::string_view text) const {
-  const std::string_view before = last_character(text);
-  return before != metaspace && std::find(joins_.begin(), joins_.end(), before) == joins_.end();
+size_t BpeModel::class_of(std::string_view c) {
+  constexpr size_t ascii = 128, of_metaspace = ascii, others = ascii + 1;
+  if (c.size() == 1) return static_cast<unsigned char>(c[0]) & 0x7f;
+  if (c == metaspace) return of_metaspace;
+  size_t code = 0;
+  for (const char byte : c) code = code << 6 | (static_cast<unsigned char>(byte) & 0x3f);
+  return others + code % (character_classes - others);
 }
 
 std::optional<int32_t> BpeModel::whole_word(std::string_view word) const {
@@ -158,12 +167,16 @@ std::optional<int32_t> BpeModel::whole_word(std::string_view word) const {
 }
 
 void BpeModel::encode(std::string_view word, ModelScratch& scratch, std::vector<int32_t>& out) const {
-  if (!cut_before_metaspace_) return encode_part(word, scratch, out);
-  size_t begin = 0;
-  for (size_t at = word.find(metaspace, 1); at != std::string_view::npos; at = word.find(metaspace, at + 1)) {
-    if (!may_cut_after(word.substr(begin, at - begin))) continue;
-    encode_part(word.substr(begin, at - begin), scratch, out);
-    begin = at;
+  if (joined_.empty() || word.empty()) return encode_part(word, scratch, out);
+  size_t begin = 0, before = class_of(word.substr(0, unicode::length_of(word[0])));
+  for (size_t at = unicode::length_of(word[0]), size = 0; at < word.size(); at += size) {
+    size = unicode::length_of(word[at]);
+    const size_t here = class_of(word.substr(at, size));
+    if (!joined_[before * character_classes + here]) {
+      encode_part(word.substr(begin, at - begin), scratch, out);
+      begin = at;
+    }
+    before = here;
   }
   encode_part(word.substr(begin), scratch, out);
 }

@@ -36,7 +36,6 @@ class BpeModel final : public TokenModel {
   void find_characters();
   void find_safe_cuts();
 
-  bool may_cut_after(std::string_view text) const;
   void encode_part(std::string_view word, ModelScratch& scratch, std::vector<int32_t>& out) const;
   int32_t id_of_character(std::string_view c) const;  // -1 if it has none
   void symbols_of(std::string_view word, std::vector<int32_t>& out) const;
@@ -56,10 +55,12 @@ class BpeModel final : public TokenModel {
 
   std::vector<int32_t> character_ids_;  // [code], of two bytes at most: every character of nearly every text
 
-  // Sentencepiece vocabularies hardly ever join a word's end to the next word's "▁": a text that is one piece may be
-  // cut before each, and its words cached, except after the characters that some token has before one.
-  bool cut_before_metaspace_ = false;
-  std::vector<std::string> joins_;
+  // A text that is one piece (sentencepiece's vocabularies cut none) may be cut between two characters that stand side
+  // by side in no token, for no merge crosses there: most words' ends, most punctuation. The parts are short and come
+  // back, so that the cache knows them. [class before][class after], empty if there are no such cuts.
+  static constexpr size_t character_classes = 512;
+  static size_t class_of(std::string_view c);
+  std::vector<bool> joined_;
 };
 
 }  // namespace medley

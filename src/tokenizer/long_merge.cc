@@ -42,36 +42,46 @@ class Lookups {
 
 }  // namespace
 
-bool LongMerge::sweep(const MergeTable& merges, std::vector<int32_t>& ids) {
+bool LongMerge::sweep(const MergeTable& merges, std::vector<int32_t>& ids, int& sparse_sweeps) {
   Lookups pairs(merges), with_left(merges), with_right(merges);
   const size_t n = ids.size();
   uint32_t rank = MergeTable::no_rank;
-  size_t count = 0;
+  size_t count = 0, repeated = 0;
   for (size_t i = 0; i + 1 < n; ++i) {
+    repeated += ids[i] == ids[i + 1] || (i > 0 && ids[i - 1] == ids[i + 1]);
     const uint32_t here = pairs.find(ids[i], ids[i + 1]).rank;
     count = here < rank ? 1 : count + (here == rank);
     rank = std::min(rank, here);
   }
   steps_ += n;
-  if (rank == MergeTable::no_rank || count < n / sweep_share) return false;
+  if (rank == MergeTable::no_rank) return false;
+  if (count < n / sweep_share) {  // where a letter or two repeat, what is lowest at an end of the word hides the rest
+    if (sparse_sweeps == 0 || n - repeated > n / sweep_share) return false;
+    --sparse_sweeps;
+  }
   size_t out = 0, i = 0;
-  bool lowest = true;
-  while (i + 1 < n && lowest) {
+  while (i + 1 < n) {
     const MergeTable::Merge merge = pairs.find(ids[i], ids[i + 1]);
     if (merge.rank != rank) {
       ids[out++] = ids[i++];
       continue;
     }
     i += 2;
-    ids[out++] = merge.merged;
-    // A pair made of it may be next in order, before the rest of this rank: then the sweep ends here.
-    if (i < n && with_right.find(merge.merged, ids[i]).rank <= rank) lowest = false;
-    if (out > 1 && with_left.find(ids[out - 2], merge.merged).rank <= rank) lowest = false;
+    int32_t made = merge.merged;
+    // What it makes may merge before all that is left of this rank, and again: no other pair can come before.
+    for (;;) {
+      const auto left = out > 0 ? with_left.find(ids[out - 1], made) : MergeTable::Merge{};
+      const auto right = i < n ? with_right.find(made, ids[i]) : MergeTable::Merge{};
+      if (std::min(left.rank, right.rank) > rank) break;
+      made = left.rank <= right.rank ? left.merged : right.merged;
+      left.rank <= right.rank ? --out : ++i;
+    }
+    ids[out++] = made;
   }
   steps_ += n;
-  out = size_t(std::copy(ids.begin() + ptrdiff_t(i), ids.end(), ids.begin() + ptrdiff_t(out)) - ids.begin());
+  if (i < n) ids[out++] = ids[i];
   ids.resize(out);
-  return lowest;
+  return true;
 }
 
 LongMerge::Queue& LongMerge::queue_of(uint32_t rank) {
@@ -156,7 +166,8 @@ void LongMerge::run(const MergeTable& merges, std::vector<int32_t>& ids) {
   MEDLEY_CHECK(ids.size() < none);
   if (queue_of_rank_.size() < merges.end_rank()) queue_of_rank_.resize(merges.end_rank(), none);
   with_queues_ = ids.size() > heap_symbols;
-  while (with_queues_ && sweep(merges, ids)) {
+  int sparse_sweeps = 16;
+  while (with_queues_ && sweep(merges, ids, sparse_sweeps)) {
   }
   const auto n = uint32_t(ids.size());
   symbols_.resize(n);

@@ -17,8 +17,13 @@ namespace medley {
 struct ModelScratch {
   LongMerge long_merge;
   std::vector<int32_t> ids;
-  std::vector<double> scores;
-  std::vector<uint32_t> steps, piece_ends;
+  struct Path {
+    double score;
+    uint32_t begin;  // of its last token, whose id is
+    int32_t id;
+  };
+  std::vector<Path> paths;
+  std::vector<uint32_t> piece_ends;
   WordCache words;
 };
 
