@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "tokenizer/plain_merge.h"
+
 namespace medley {
 namespace {
 
@@ -12,19 +14,6 @@ using Random = std::mt19937;
 
 int32_t below(Random& random, int32_t end) {
   return std::uniform_int_distribution<int32_t>(0, end - 1)(random);
-}
-
-// The definition: again and again, of all pairs the one with the lowest rank, of equals the leftmost.
-Ids merged_plainly(const MergeTable& merges, Ids ids) {
-  for (;;) {
-    size_t best = 0;
-    MergeTable::Merge found;
-    for (size_t i = 0; i + 1 < ids.size(); ++i)
-      if (const auto merge = merges.find(ids[i], ids[i + 1]); merge.rank < found.rank) best = i, found = merge;
-    if (found.rank == MergeTable::no_rank) return ids;
-    ids[best] = found.merged;
-    ids.erase(ids.begin() + ptrdiff_t(best) + 1);
-  }
 }
 
 // Merges that no training would give: ranks shared by several pairs, pairs that merge before those that make them.
@@ -61,6 +50,23 @@ TEST(LongMerge, IsWhatTheDefinitionGives) {
       long_merge.run(merges, ids);
       ASSERT_EQ(ids, expected) << "round " << round << ", " << size << " symbols";
     }
+  }
+}
+
+// A few letters over and over, with something else at the ends and perhaps inside.
+TEST(LongMerge, IsWhatTheDefinitionGivesForWordsThatRepeatThemselves) {
+  Random random(3);
+  for (int round = 0; round < 300; ++round) {
+    const int32_t tokens = 2 + below(random, 6);
+    const MergeTable merges = odd_merges(random, tokens, 1 + below(random, tokens * tokens), 1 + below(random, 30));
+    Ids unit, ids;
+    for (int32_t i = 1 + below(random, 4); i > 0; --i) unit.push_back(below(random, tokens));
+    while (ids.size() < 900) ids.insert(ids.end(), unit.begin(), unit.end());
+    for (int32_t i = below(random, 4); i > 0; --i) ids[size_t(below(random, 900))] = below(random, tokens);
+    ids.front() = below(random, tokens);
+    const Ids expected = merged_plainly(merges, ids);
+    LongMerge().run(merges, ids);
+    ASSERT_EQ(ids, expected) << "round " << round;
   }
 }
 
