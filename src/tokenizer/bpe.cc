@@ -14,13 +14,16 @@ namespace {
 
 constexpr std::string_view metaspace = "\xe2\x96\x81";  // U+2581
 
-std::pair<std::string, std::string> merge_pair(const nlohmann::json& merge, size_t index, const std::string& where) {
+using Views = std::pair<std::string_view, std::string_view>;
+
+Views merge_pair(const nlohmann::json& merge, size_t index, const std::string& where) {
+  const auto view = [](const nlohmann::json& text) { return std::string_view(text.get_ref<const std::string&>()); };
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
-    return {merge[0].get<std::string>(), merge[1].get<std::string>()};
+    return {view(merge[0]), view(merge[1])};
   if (merge.is_string()) {
-    const auto& text = merge.get_ref<const std::string&>();
+    const std::string_view text = view(merge);
     const size_t space = text.find(' ');
-    if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos)
+    if (space != std::string_view::npos && text.find(' ', space + 1) == std::string_view::npos)
       return {text.substr(0, space), text.substr(space + 1)};
   }
   fail("{}: merge {} is {}, neither \"left right\" nor [left, right]", where, index, merge.dump());
@@ -89,24 +92,28 @@ int32_t BpeModel::id_of_character(std::string_view c) const {
 }
 
 void BpeModel::read_vocabulary(const nlohmann::json& vocab, const std::string& where) {
-  for (const auto& [token, id] : vocab.items()) {
+  vocabulary_.reserve(vocab.size());
+  const std::string member = where + ".vocab";
+  for (const auto& [token, id] : vocab.get_ref<const nlohmann::json::object_t&>()) {
     if (!id.is_number_integer()) fail("{}: the id of \"{}\" is {}, not an integer", where, token, id.dump());
-    vocabulary_.add(token, id.get<int64_t>(), where + ".vocab");
+    vocabulary_.add(token, id.get<int64_t>(), member);
   }
 }
 
 void BpeModel::read_merges(const nlohmann::json& merges, const std::string& where) {
   merges_ = MergeTable(merges.size());
+  std::string joined;
   for (size_t i = 0; i < merges.size(); ++i) {
     const auto [left, right] = merge_pair(merges[i], i, where);
-    const auto id = [&](const std::string& token) {
+    const auto id = [&](std::string_view token) {
       const auto found = vocabulary_.find(token);
       if (!found)
         fail("{}: merge {} (\"{}\" + \"{}\") needs \"{}\", which is not in the vocabulary", where, i, left, right,
              token);
       return *found;
     };
-    merges_.set(id(left), id(right), {uint32_t(i), id(left + right)});
+    (joined = left) += right;
+    merges_.set(id(left), id(right), {uint32_t(i), id(joined)});
   }
 }
 
@@ -120,6 +127,7 @@ void BpeModel::take_bytes() {
   }
   byte_words_ = true;
   if (!ignore_merges_) return;
+  byte_tokens_.reserve(vocabulary_.size());
   for (int32_t id = 0; id < vocabulary_.end_id(); ++id)
     if (const auto token = vocabulary_.token(id))
       if (const auto bytes = byte_level::decoded(*token)) byte_tokens_.add(*bytes, id, "vocab");

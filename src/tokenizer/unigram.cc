@@ -54,11 +54,13 @@ void UnigramModel::find_byte_tokens() {
 
 void UnigramModel::read_vocabulary(const nlohmann::json& vocab, const std::string& where) {
   double lowest = 0;
+  const std::string member = where + ".vocab";
+  vocabulary_.reserve(vocab.size());
   for (const auto& item : vocab) {
     if (!item.is_array() || item.size() != 2 || !item[0].is_string() || !item[1].is_number())
       fail("{}: the vocabulary holds {}, not [token, score]", where, item.dump());
     const auto& token = item[0].get_ref<const std::string&>();
-    vocabulary_.add(token, int64_t(scores_.size()), where + ".vocab");
+    vocabulary_.add(token, int64_t(scores_.size()), member);
     scores_.push_back(item[1].get<double>());
     lowest = scores_.size() == 1 ? scores_[0] : std::min(lowest, scores_.back());
   }
