@@ -1,7 +1,9 @@
 // Times encoding on one thread, a round at a time, so that a script can alternate it with another program's.
-//   tokenizer_time MODEL FILE    FILE: texts, each ended by a zero byte
-// Each line of stdin asks for a round: "encode" prints seconds and tokens, "load" seconds.
-#include <chrono>
+//   tokenizer_time MODEL
+// Each line of stdin asks for a round: "encode FILE" (texts, each ended by a zero byte) prints seconds and tokens,
+// "load" seconds. Seconds are the thread's own: what else the machine does takes no part.
+#include <time.h>
+
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -12,11 +14,13 @@
 
 namespace {
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
 }
 
-int run(const char* model, const char* file) {
+std::vector<std::string> texts_of(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
   const std::string all(std::istreambuf_iterator<char>(stream), {});
   std::vector<std::string> texts;
@@ -25,19 +29,25 @@ int run(const char* model, const char* file) {
     texts.push_back(all.substr(at, end - at));
     at = end + 1;
   }
+  return texts;
+}
+
+int run(const char* model) {
   std::optional<medley::Tokenizer> tokenizer;
-  for (std::string command; std::getline(std::cin, command);) {
-    const auto start = std::chrono::steady_clock::now();
-    if (command == "load") {
+  std::string file;
+  std::vector<std::string> texts;
+  for (std::string line; std::getline(std::cin, line);) {
+    if (line == "load" || !tokenizer) {
+      const double start = thread_seconds();
       tokenizer.emplace(medley::Tokenizer::load(model));
-      std::cout << seconds_since(start) << std::endl;
-    } else {
-      if (!tokenizer) tokenizer.emplace(medley::Tokenizer::load(model));
-      const auto begin = std::chrono::steady_clock::now();
-      size_t tokens = 0;
-      for (const std::string& text : texts) tokens += tokenizer->encode(text, false).size();
-      std::cout << seconds_since(begin) << " " << tokens << std::endl;
+      if (line == "load") std::cout << thread_seconds() - start << std::endl;
     }
+    if (!line.starts_with("encode ")) continue;
+    if (line.substr(7) != file) texts = texts_of(file = line.substr(7));
+    const double start = thread_seconds();
+    size_t tokens = 0;
+    for (const std::string& text : texts) tokens += tokenizer->encode(text, false).size();
+    std::cout << thread_seconds() - start << " " << tokens << std::endl;
   }
   return 0;
 }
@@ -45,12 +55,12 @@ int run(const char* model, const char* file) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::cerr << "usage: tokenizer_time MODEL FILE\n";
+  if (argc != 2) {
+    std::cerr << "usage: tokenizer_time MODEL\n";
     return 2;
   }
   try {
-    return run(argv[1], argv[2]);
+    return run(argv[1]);
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";
     return 1;

@@ -34,7 +34,7 @@ void TokenFinder::add(std::string_view content, uint32_t value) {
 
 bool TokenFinder::find(std::string_view text, size_t from, Hit& hit) const {
   for (size_t begin = from; begin < text.size(); ++begin)
-    if (find_at(text, begin, hit)) return true;
+    if (first_[static_cast<unsigned char>(text[begin])] >= 0 && find_at(text, begin, hit)) return true;
   return false;
 }
 

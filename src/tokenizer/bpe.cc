@@ -14,19 +14,16 @@ namespace {
 
 constexpr std::string_view metaspace = "\xe2\x96\x81";  // U+2581
 
-std::string_view last_character(std::string_view text) {
-  size_t at = text.size() - 1;
-  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
-  return text.substr(at);
-}
+using Views = std::pair<std::string_view, std::string_view>;
 
-std::pair<std::string, std::string> merge_pair(const nlohmann::json& merge, size_t index, const std::string& where) {
+Views merge_pair(const nlohmann::json& merge, size_t index, const std::string& where) {
+  const auto view = [](const nlohmann::json& text) { return std::string_view(text.get_ref<const std::string&>()); };
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
-    return {merge[0].get<std::string>(), merge[1].get<std::string>()};
+    return {view(merge[0]), view(merge[1])};
   if (merge.is_string()) {
-    const auto& text = merge.get_ref<const std::string&>();
+    const std::string_view text = view(merge);
     const size_t space = text.find(' ');
-    if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos)
+    if (space != std::string_view::npos && text.find(' ', space + 1) == std::string_view::npos)
       return {text.substr(0, space), text.substr(space + 1)};
   }
   fail("{}: merge {} is {}, neither \"left right\" nor [left, right]", where, index, merge.dump());
@@ -69,28 +66,54 @@ void BpeModel::prepare(bool allow_byte_words) {
   for (size_t byte = 0; byte < 256; ++byte)
     fallback_[byte] = vocabulary_.find(fmt::format("<0x{:02X}>", byte)).value_or(-1);
   if (allow_byte_words) take_bytes();
-  if (!byte_words_) find_safe_cuts();
+  if (byte_words_) return;
+  find_characters();
+  find_safe_cuts();
+}
+
+void BpeModel::find_characters() {
+  character_ids_.assign(0x10000, -1);
+  for (int32_t id = 0; id < vocabulary_.end_id(); ++id) {
+    const std::string_view token = vocabulary_.token(id).value_or("");
+    if (token.empty()) continue;
+    const unicode::Char c = unicode::next(token);
+    if (c.valid && c.bytes == token.size() && c.code < character_ids_.size()) character_ids_[c.code] = id;
+  }
+}
+
+int32_t BpeModel::id_of_character(std::string_view c) const {
+  const auto byte = [&](size_t i) { return uint32_t(static_cast<unsigned char>(c[i])); };
+  switch (c.size()) {
+    case 1: return character_ids_[byte(0)];
+    case 2: return character_ids_[(byte(0) & 0x1f) << 6 | (byte(1) & 0x3f)];
+    case 3: return character_ids_[(byte(0) & 0x0f) << 12 | (byte(1) & 0x3f) << 6 | (byte(2) & 0x3f)];
+    default: return vocabulary_.find(c).value_or(-1);
+  }
 }
 
 void BpeModel::read_vocabulary(const nlohmann::json& vocab, const std::string& where) {
-  for (const auto& [token, id] : vocab.items()) {
+  vocabulary_.reserve(vocab.size());
+  const std::string member = where + ".vocab";
+  for (const auto& [token, id] : vocab.get_ref<const nlohmann::json::object_t&>()) {
     if (!id.is_number_integer()) fail("{}: the id of \"{}\" is {}, not an integer", where, token, id.dump());
-    vocabulary_.add(token, id.get<int64_t>(), where + ".vocab");
+    vocabulary_.add(token, id.get<int64_t>(), member);
   }
 }
 
 void BpeModel::read_merges(const nlohmann::json& merges, const std::string& where) {
   merges_ = MergeTable(merges.size());
+  std::string joined;
   for (size_t i = 0; i < merges.size(); ++i) {
     const auto [left, right] = merge_pair(merges[i], i, where);
-    const auto id = [&](const std::string& token) {
+    const auto id = [&](std::string_view token) {
       const auto found = vocabulary_.find(token);
       if (!found)
         fail("{}: merge {} (\"{}\" + \"{}\") needs \"{}\", which is not in the vocabulary", where, i, left, right,
              token);
       return *found;
     };
-    merges_.set(id(left), id(right), {uint32_t(i), id(left + right)});
+    (joined = left) += right;
+    merges_.set(id(left), id(right), {uint32_t(i), id(joined)});
   }
 }
 
@@ -104,31 +127,47 @@ void BpeModel::take_bytes() {
   }
   byte_words_ = true;
   if (!ignore_merges_) return;
+  byte_tokens_.reserve(vocabulary_.size());
   for (int32_t id = 0; id < vocabulary_.end_id(); ++id)
     if (const auto token = vocabulary_.token(id))
       if (const auto bytes = byte_level::decoded(*token)) byte_tokens_.add(*bytes, id, "vocab");
 }
 
 void BpeModel::find_safe_cuts() {
-  // Neither may the end of one word and the beginning of the next be one unknown stretch.
+  // A character without a token must be something by itself: not dropped, so that its neighbours meet, nor one unknown
+  // stretch with the next.
   const auto missing = [](int32_t id) { return id < 0; };
-  const bool has_unk = !byte_fallback_ || std::any_of(fallback_.begin(), fallback_.end(), missing);
-  if (ignore_merges_ || (fuse_unk_ && has_unk)) return;
+  const bool some_unknown = !byte_fallback_ || std::any_of(fallback_.begin(), fallback_.end(), missing);
+  if (ignore_merges_ || (some_unknown && (fuse_unk_ || !unk_))) return;
+  const auto stands_for_other_text = [&](std::string_view token) {
+    const auto has = [&](std::string_view part) { return token != part && token.find(part) != std::string_view::npos; };
+    if (unk_ && has(vocabulary_.token(*unk_).value_or(""))) return true;
+    return token.find("<0x") != std::string_view::npos &&
+           std::any_of(fallback_.begin(), fallback_.end(),
+                       [&](int32_t id) { return id >= 0 && has(*vocabulary_.token(id)); });
+  };
+  std::vector<bool> joined(character_classes * character_classes);
   for (int32_t id = 0; id < vocabulary_.end_id(); ++id) {
-    const std::string_view token = vocabulary_.token(id).value_or("");
-    for (size_t at = token.find(metaspace, 1); at != std::string_view::npos; at = token.find(metaspace, at + 1)) {
-      const std::string_view before = last_character(token.substr(0, at));
-      if (before == metaspace || std::find(joins_.begin(), joins_.end(), before) != joins_.end()) continue;
-      joins_.emplace_back(before);
-      if (joins_.size() > 16) return;
+    std::string_view token = vocabulary_.token(id).value_or("");
+    if (stands_for_other_text(token)) return;
+    for (size_t before = character_classes; !token.empty();) {
+      const std::string_view c = token.substr(0, std::min<size_t>(unicode::length_of(token[0]), token.size()));
+      token.remove_prefix(c.size());
+      const size_t here = class_of(c);
+      if (before < character_classes) joined[before * character_classes + here] = true;
+      before = here;
     }
   }
-  cut_before_metaspace_ = true;
+  joined_ = std::move(joined);
 }
 
-bool BpeModel::may_cut_after(std::string_view text) const {
-  const std::string_view before = last_character(text);
-  return before != metaspace && std::find(joins_.begin(), joins_.end(), before) == joins_.end();
+size_t BpeModel::class_of(std::string_view c) {
+  constexpr size_t ascii = 128, of_metaspace = ascii, others = ascii + 1;
+  if (c.size() == 1) return static_cast<unsigned char>(c[0]) & 0x7f;
+  if (c == metaspace) return of_metaspace;
+  size_t code = 0;
+  for (const char byte : c) code = code << 6 | (static_cast<unsigned char>(byte) & 0x3f);
+  return others + code % (character_classes - others);
 }
 
 std::optional<int32_t> BpeModel::whole_word(std::string_view word) const {
@@ -136,17 +175,22 @@ std::optional<int32_t> BpeModel::whole_word(std::string_view word) const {
 }
 
 void BpeModel::encode(std::string_view word, ModelScratch& scratch, std::vector<int32_t>& out) const {
-  if (!cut_before_metaspace_) return encode_part(word, scratch, out);
-  size_t begin = 0;
-  for (size_t at = word.find(metaspace, 1); at != std::string_view::npos; at = word.find(metaspace, at + 1)) {
-    if (!may_cut_after(word.substr(begin, at - begin))) continue;
-    encode_part(word.substr(begin, at - begin), scratch, out);
-    begin = at;
+  if (joined_.empty() || word.empty()) return encode_part(word, scratch, out);
+  size_t begin = 0, before = class_of(word.substr(0, unicode::length_of(word[0])));
+  for (size_t at = unicode::length_of(word[0]), size = 0; at < word.size(); at += size) {
+    size = unicode::length_of(word[at]);
+    const size_t here = class_of(word.substr(at, size));
+    if (!joined_[before * character_classes + here]) {
+      encode_part(word.substr(begin, at - begin), scratch, out);
+      begin = at;
+    }
+    before = here;
   }
   encode_part(word.substr(begin), scratch, out);
 }
 
 void BpeModel::encode_part(std::string_view word, ModelScratch& scratch, std::vector<int32_t>& out) const {
+  if (byte_words_ && word.size() == 1) return out.push_back(byte_ids_[static_cast<unsigned char>(word[0])]);
   const bool cached = word.size() <= WordCache::longest_word;
   const uint64_t hash = cached ? hash_bytes(word) : 0;
   if (cached) {
@@ -160,8 +204,8 @@ void BpeModel::encode_part(std::string_view word, ModelScratch& scratch, std::ve
     ids.push_back(*whole);
   } else {
     symbols_of(word, ids);
-    // A scan of all pairs for each merge wins against a heap up to about this many symbols.
-    ids.size() <= 48 ? merge_short(ids) : merge_long(scratch);
+    // A scan of all pairs for each merge wins against queues up to about this many symbols.
+    ids.size() <= 48 ? merge_short(ids) : scratch.long_merge.run(merges_, ids);
   }
   if (cached) scratch.words.insert(word, hash, ids);
   out.insert(out.end(), ids.begin(), ids.end());
@@ -176,8 +220,8 @@ void BpeModel::symbols_of(std::string_view word, std::vector<int32_t>& out) cons
   while (!word.empty()) {
     const std::string_view c = word.substr(0, unicode::length_of(word[0]));
     word.remove_prefix(c.size());
-    if (const auto id = vocabulary_.find(c)) {
-      out.push_back(*id);
+    if (const int32_t id = id_of_character(c); id >= 0) {
+      out.push_back(id);
       after_unk = false;
       continue;
     }
@@ -210,46 +254,6 @@ void BpeModel::merge_short(std::vector<int32_t>& ids) const {
     if (best + 1 < n) pairs[best] = merges_.find(ids[best], ids[best + 1]);
   }
   ids.resize(n);
-}
-
-// A linked list of symbols and a heap of candidate merges: n log n for a word of any length.
-void BpeModel::merge_long(ModelScratch& scratch) const {
-  auto& symbols = scratch.symbols;
-  auto& heap = scratch.heap;
-  const auto n = int32_t(scratch.ids.size());
-  symbols.resize(size_t(n));
-  heap.clear();
-  const auto after = [](const ModelScratch::Candidate& a, const ModelScratch::Candidate& b) {
-    return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
-  };
-  const auto at = [&](int32_t i) -> ModelScratch::Symbol& { return symbols[size_t(i)]; };
-  const auto offer = [&](int32_t left) {
-    const MergeTable::Merge merge = merges_.find(at(left).id, at(at(left).next).id);
-    if (merge.rank == MergeTable::no_rank) return;
-    heap.push_back({merge.rank, uint32_t(left), merge.merged});
-    std::push_heap(heap.begin(), heap.end(), after);
-  };
-  for (int32_t i = 0; i < n; ++i) at(i) = {scratch.ids[size_t(i)], i - 1, i + 1 < n ? i + 1 : -1};
-  for (int32_t i = 0; i + 1 < n; ++i) offer(i);
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), after);
-    const ModelScratch::Candidate best = heap.back();
-    heap.pop_back();
-    const auto left = int32_t(best.position);
-    const int32_t right = at(left).next;
-    // Stale if a symbol was merged away or has grown since: then the pair makes another token, or none.
-    if (at(left).id < 0 || right < 0 || merges_.find(at(left).id, at(right).id).merged != best.merged) continue;
-    at(left).id = best.merged;
-    at(left).next = at(right).next;
-    at(right).id = -1;
-    if (at(left).next >= 0) {
-      at(at(left).next).previous = left;
-      offer(left);
-    }
-    if (at(left).previous >= 0) offer(at(left).previous);
-  }
-  scratch.ids.clear();
-  for (int32_t i = 0; i >= 0 && n > 0; i = at(i).next) scratch.ids.push_back(at(i).id);
 }
 
 }  // namespace medley

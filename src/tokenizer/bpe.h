@@ -33,14 +33,14 @@ class BpeModel final : public TokenModel {
   void read_merges(const nlohmann::json& merges, const std::string& where);
   void prepare(bool allow_byte_words);
   void take_bytes();
+  void find_characters();
   void find_safe_cuts();
 
-  bool may_cut_after(std::string_view text) const;
   void encode_part(std::string_view word, ModelScratch& scratch, std::vector<int32_t>& out) const;
+  int32_t id_of_character(std::string_view c) const;  // -1 if it has none
   void symbols_of(std::string_view word, std::vector<int32_t>& out) const;
   std::optional<int32_t> whole_word(std::string_view word) const;
   void merge_short(std::vector<int32_t>& ids) const;
-  void merge_long(ModelScratch& scratch) const;
 
   MergeTable merges_{0};
   bool ignore_merges_ = false;  // a word that is a token needs no merges to be one
@@ -53,10 +53,14 @@ class BpeModel final : public TokenModel {
   std::array<int32_t, 256> byte_ids_{};
   Vocabulary byte_tokens_;  // tokens by their bytes, for ignore_merges
 
-  // Sentencepiece vocabularies hardly ever join a word's end to the next word's "▁": a text that is one piece may be
-  // cut before each, and its words cached, except after the characters that some token has before one.
-  bool cut_before_metaspace_ = false;
-  std::vector<std::string> joins_;
+  std::vector<int32_t> character_ids_;  // [code], of two bytes at most: every character of nearly every text
+
+  // A text that is one piece (sentencepiece's vocabularies cut none) may be cut between two characters that stand side
+  // by side in no token, for no merge crosses there: most words' ends, most punctuation. The parts are short and come
+  // back, so that the cache knows them. [class before][class after], empty if there are no such cuts.
+  static constexpr size_t character_classes = 512;
+  static size_t class_of(std::string_view c);
+  std::vector<bool> joined_;
 };
 
 }  // namespace medley

@@ -53,6 +53,8 @@ namespace {
 
 // The bytes of the first user-perceived character of `text`.
 size_t grapheme_length(std::string_view text) {
+  const auto ascii = [&](size_t i) { return static_cast<unsigned char>(text[i]) < 0x80; };
+  if (ascii(0) && (text.size() == 1 || (ascii(1) && !text.starts_with("\r\n")))) return 1;
   unicode::Char previous = unicode::next(text);
   size_t length = previous.bytes;
   utf8proc_int32_t state = 0;

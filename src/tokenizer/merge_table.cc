@@ -1,5 +1,6 @@
 #include "tokenizer/merge_table.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace medley {
@@ -16,6 +17,7 @@ void MergeTable::set(int32_t left, int32_t right, Merge merge) {
   size_t slot = slot_of(key);
   while (slots_[slot].key != no_key && slots_[slot].key != key) slot = (slot + 1) & mask_;
   slots_[slot] = {key, merge};
+  end_rank_ = std::max(end_rank_, merge.rank + 1);
 }
 
 }  // namespace medley

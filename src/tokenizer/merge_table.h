@@ -17,6 +17,7 @@ class MergeTable {
 
   explicit MergeTable(size_t count);                   // of merges to come
   void set(int32_t left, int32_t right, Merge merge);  // a later merge of the same pair wins
+  uint32_t end_rank() const { return end_rank_; }      // one past the highest
 
   Merge find(int32_t left, int32_t right) const {
     const uint64_t key = key_of(left, right);
@@ -35,6 +36,7 @@ class MergeTable {
   static uint64_t key_of(int32_t left, int32_t right) { return uint64_t(uint32_t(left)) << 32 | uint32_t(right); }
   size_t slot_of(uint64_t key) const { return (key * 0x9e3779b97f4a7c15u) >> shift_; }
 
+  uint32_t end_rank_ = 0;
   size_t mask_ = 0;
   int shift_ = 0;
   std::vector<Slot> slots_;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/long_merge.h"
 #include "tokenizer/vocabulary.h"
 #include "tokenizer/word_cache.h"
 
@@ -14,19 +15,15 @@ namespace medley {
 
 // What one encoding at a time may write: buffers that keep their memory, and words seen before.
 struct ModelScratch {
-  struct Symbol {
-    int32_t id;
-    int32_t previous, next;  // positions, -1 at the ends
-  };
-  struct Candidate {
-    uint32_t rank, position;
-    int32_t merged;
-  };
-  std::vector<Symbol> symbols;
-  std::vector<Candidate> heap;
+  LongMerge long_merge;
   std::vector<int32_t> ids;
-  std::vector<double> scores;
-  std::vector<uint32_t> steps, piece_ends;
+  struct Path {
+    double score;
+    uint32_t begin;  // of its last token, whose id is
+    int32_t id;
+  };
+  std::vector<Path> paths;
+  std::vector<uint32_t> piece_ends;
   WordCache words;
 };
 

@@ -69,6 +69,10 @@ class ReplaceText final : public Normalizer {
     if (at == std::string::npos) return;
     std::string out;
     out.reserve(text.size() + text.size() / 2);
+    if (from_.size() == 1) {
+      for (const char c : text) c == from_[0] ? out += to_ : out += c;
+      return void(text = std::move(out));
+    }
     size_t done = 0;
     for (; at != std::string::npos; at = text.find(from_, done)) {
       out.append(text, done, at - done);

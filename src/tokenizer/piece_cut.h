@@ -25,7 +25,7 @@ void join_spans(std::vector<CutSpan>& spans, CutBehavior behavior);
 
 // `next_match(begin, end)` gives the matches from left to right, false after the last.
 template <class NextMatch>
-void cut(Piece piece, CutBehavior behavior, bool invert, const PieceSink& sink, NextMatch next_match) {
+void cut(const Piece& piece, CutBehavior behavior, bool invert, const PieceSink& sink, NextMatch next_match) {
   const auto emit = [&](size_t begin, size_t end) {
     if (begin < end) sink({piece.text.substr(begin, end - begin), piece.at_start && begin == 0, piece.needs_stand_ins});
   };

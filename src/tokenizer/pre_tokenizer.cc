@@ -17,8 +17,9 @@ namespace {
 class RegexSplit final : public PieceStage {
  public:
   RegexSplit(Regex pattern, CutBehavior behavior, bool invert)
-      : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
-  void run(Piece piece, const PieceSink& sink) const override {
+      : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert), drops_(behavior == CutBehavior::removed) {}
+  void run(const Piece& piece, const PieceSink& sink) const override {
+    if (!drops_ && piece.text.size() == unicode::length_of(piece.text[0])) return sink(piece);  // nothing to cut
     const std::string seen = piece.needs_stand_ins ? unicode::with_stand_ins(piece.text) : std::string();
     RegexMatches matches(pattern_, piece.needs_stand_ins ? std::string_view(seen) : piece.text);
     cut(piece, behavior_, invert_, sink, [&](size_t& begin, size_t& end) {
@@ -32,7 +33,7 @@ class RegexSplit final : public PieceStage {
  private:
   Regex pattern_;
   CutBehavior behavior_;
-  bool invert_;
+  bool invert_, drops_;
 };
 
 // Every character of a class is a match by itself.
@@ -40,7 +41,7 @@ class CharSplit final : public PieceStage {
  public:
   using Class = bool (*)(char32_t);
   CharSplit(Class in_class, CutBehavior behavior) : in_class_(in_class), behavior_(behavior) {}
-  void run(Piece piece, const PieceSink& sink) const override {
+  void run(const Piece& piece, const PieceSink& sink) const override {
     size_t at = 0;
     cut(piece, behavior_, false, sink, [&](size_t& begin, size_t& end) {
       while (at < piece.text.size()) {
@@ -64,20 +65,21 @@ class ByteLevel final : public PieceStage {
     if (use_regex)
       split_ = std::make_unique<RegexSplit>(Regex(byte_level::gpt2_pattern, where), CutBehavior::isolated, false);
   }
-  void run(Piece piece, const PieceSink& sink) const override {
-    std::string with_space;
-    if (prefix_space_ && !piece.text.starts_with(' ')) {
-      with_space = " " + std::string(piece.text);
-      piece.text = with_space;
-    }
-    const auto spelled = [&](Piece word) { sink({byte_level::encoded(word.text), word.at_start}); };
+  void run(const Piece& piece, const PieceSink& sink) const override {
+    if (!prefix_space_ || piece.text.starts_with(' ')) return run_whole(piece, sink);
+    const std::string with_space = " " + std::string(piece.text);
+    run_whole({with_space, piece.at_start, piece.needs_stand_ins}, sink);
+  }
+
+ private:
+  void run_whole(const Piece& piece, const PieceSink& sink) const {
+    const auto spelled = [&](const Piece& word) { sink({byte_level::encoded(word.text), word.at_start}); };
     if (split_)
       spell_ ? split_->run(piece, PieceSink(spelled)) : split_->run(piece, sink);
     else
       spell_ ? spelled(piece) : sink(piece);
   }
 
- private:
   bool prefix_space_, spell_;
   std::unique_ptr<RegexSplit> split_;
 };
@@ -88,7 +90,7 @@ class Metaspace final : public PieceStage {
   enum class Prepend { always, first, never };
   Metaspace(std::string replacement, Prepend prepend, bool split)
       : replacement_(std::move(replacement)), prepend_(prepend), split_(split) {}
-  void run(Piece piece, const PieceSink& sink) const override {
+  void run(const Piece& piece, const PieceSink& sink) const override {
     std::string text;
     text.reserve(piece.text.size() + 8);
     for (const char c : piece.text) c == ' ' ? text += replacement_ : text += c;
@@ -137,8 +139,9 @@ void add_stages(const nlohmann::json& json, const std::string& where, Stages& ou
     for (size_t i = 0; i < list.size(); ++i) add_stages(list[i], where, out, spell_bytes || i + 1 < list.size());
   } else if (type == "ByteLevel") {
     fields.ignore({"trim_offsets"});  // concerns offsets into the text, which nobody asks for here
-    const bool prefix_space = fields.flag("add_prefix_space", true);
-    out.push_back(std::make_unique<ByteLevel>(prefix_space, fields.flag("use_regex", true), spell_bytes, where));
+    const bool prefix_space = fields.flag("add_prefix_space", true), use_regex = fields.flag("use_regex", true);
+    if (prefix_space || use_regex || spell_bytes)  // otherwise there is nothing for it to do
+      out.push_back(std::make_unique<ByteLevel>(prefix_space, use_regex, spell_bytes, where));
   } else if (type == "Split") {
     Regex pattern = text_pattern(fields.any("pattern"), where + ".Split");
     const CutBehavior behavior = cut_behavior(fields.text("behavior"), where + ".Split");
@@ -169,10 +172,10 @@ void add_stages(const nlohmann::json& json, const std::string& where, Stages& ou
   fields.done();
 }
 
-void run_from(const Stages& stages, size_t stage, Piece piece, const PieceSink& sink) {
+void run_from(const Stages& stages, size_t stage, const Piece& piece, const PieceSink& sink) {
   if (piece.text.empty()) return;
   if (stage == stages.size()) return sink(piece);
-  const auto next = [&](Piece cut_piece) { run_from(stages, stage + 1, cut_piece, sink); };
+  const auto next = [&](const Piece& cut_piece) { run_from(stages, stage + 1, cut_piece, sink); };
   stages[stage]->run(piece, PieceSink(next));
 }
 
@@ -194,7 +197,7 @@ bool PreTokenizer::ends_in_byte_level(const nlohmann::json& json) {
   return last->is_object() && last->contains("type") && last->at("type") == "ByteLevel";
 }
 
-void PreTokenizer::run(Piece piece, const PieceSink& sink) const {
+void PreTokenizer::run(const Piece& piece, const PieceSink& sink) const {
   run_from(stages_, 0, piece, sink);
 }
 

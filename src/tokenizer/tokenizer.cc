@@ -72,7 +72,7 @@ class Encoder {
 
   void words(Piece piece) {
     piece.needs_stand_ins = !parts_.pre_tokenizer.empty() && unicode::needs_stand_ins(piece.text);
-    const auto encode_word = [&](Piece word) { parts_.model->encode(word.text, scratch_.model, out_); };
+    const auto encode_word = [&](const Piece& word) { parts_.model->encode(word.text, scratch_.model, out_); };
     parts_.pre_tokenizer.run(piece, PieceSink(encode_word));
   }
 

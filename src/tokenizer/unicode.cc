@@ -8,7 +8,7 @@
 
 namespace medley::unicode {
 
-Char next(std::string_view text) {
+Char next_wide(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned lead = byte(0);
   if (lead < 0x80) return {lead, 1, true};

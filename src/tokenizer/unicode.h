@@ -15,7 +15,11 @@ struct Char {
 };
 
 // Reads the character at the front of `text`, which must not be empty.
-Char next(std::string_view text);
+Char next_wide(std::string_view text);
+inline Char next(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  return lead < 0x80 ? Char{lead, 1, true} : next_wide(text);
+}
 // Of text known to be valid UTF-8.
 inline uint32_t length_of(char lead) {
   const auto byte = static_cast<unsigned char>(lead);

@@ -30,19 +30,17 @@ UnigramModel::UnigramModel(JsonFields& fields) {
 
 UnigramModel::UnigramModel(const SentencePieces& pieces, const std::string& where) {
   float lowest = std::numeric_limits<float>::max();
-  size_t bytes = 0;
-  for (const SentencePieces::Piece& piece : pieces.pieces) {
-    bytes += piece.text.size();
+  for (const SentencePieces::Piece& piece : pieces.pieces)
     if (piece.type == SentencePieces::normal) lowest = std::min(lowest, piece.score);
-  }
   unk_score_ = lowest - float(unk_penalty);
-  edges_ = MergeTable(bytes);
+  std::vector<ByteTrie::Entry> tokens;
   for (const auto& [text, score, type] : pieces.pieces) {
     const auto id = int32_t(scores_.size());
     vocabulary_.add(text, id, where);
     scores_.push_back(score);  // of a piece that the user defined: 0, so that it wins against any cut of its text
-    if (type == SentencePieces::normal || type == SentencePieces::user_defined) add_to_trie(text, id);
+    if (type == SentencePieces::normal || type == SentencePieces::user_defined) tokens.push_back({text, id});
   }
+  trie_ = ByteTrie(std::move(tokens));
   unk_ = pieces.unk_id();
   byte_fallback_ = pieces.byte_fallback;
   float_sums_ = true;
@@ -55,60 +53,43 @@ void UnigramModel::find_byte_tokens() {
 }
 
 void UnigramModel::read_vocabulary(const nlohmann::json& vocab, const std::string& where) {
-  size_t bytes = 0;
   double lowest = 0;
+  const std::string member = where + ".vocab";
+  vocabulary_.reserve(vocab.size());
   for (const auto& item : vocab) {
     if (!item.is_array() || item.size() != 2 || !item[0].is_string() || !item[1].is_number())
       fail("{}: the vocabulary holds {}, not [token, score]", where, item.dump());
     const auto& token = item[0].get_ref<const std::string&>();
-    vocabulary_.add(token, int64_t(scores_.size()), where + ".vocab");
+    vocabulary_.add(token, int64_t(scores_.size()), member);
     scores_.push_back(item[1].get<double>());
     lowest = scores_.size() == 1 ? scores_[0] : std::min(lowest, scores_.back());
-    bytes += token.size();
   }
   if (scores_.empty()) fail("{}: the vocabulary is empty", where);
   unk_score_ = lowest - unk_penalty;
-  edges_ = MergeTable(bytes);
-  for (int32_t id = 0; id < vocabulary_.end_id(); ++id) add_to_trie(*vocabulary_.token(id), id);
+  std::vector<ByteTrie::Entry> tokens;
+  for (int32_t id = 0; id < vocabulary_.end_id(); ++id) tokens.push_back({*vocabulary_.token(id), id});
+  trie_ = ByteTrie(std::move(tokens));
 }
 
-void UnigramModel::add_to_trie(std::string_view token, int32_t id) {
-  int32_t node = 0;
-  for (const char c : token) {
-    const int32_t byte = static_cast<unsigned char>(c);
-    int32_t next = edges_.find(node, byte).merged;
-    if (next < 0) {
-      next = int32_t(token_at_.size());
-      edges_.set(node, byte, {0, next});
-      token_at_.push_back(-1);
-    }
-    node = next;
-  }
-  if (node != 0) token_at_[size_t(node)] = id;
-}
-
-// scratch.scores[end], steps[end], ids[end]: the best way to cover word[0, end), where its last token begins and which.
+// scratch.paths[end]: the best way to cover word[0, end), where its last token begins and which.
 void UnigramModel::best_paths(std::string_view word, ModelScratch& scratch) const {
   constexpr uint32_t unreached = 0xffffffffu;
-  scratch.scores.assign(word.size() + 1, 0);
-  scratch.steps.assign(word.size() + 1, unreached);
-  scratch.ids.assign(word.size() + 1, -1);
+  auto& paths = scratch.paths;
+  paths.assign(word.size() + 1, {0, unreached, -1});
   const auto offer = [&](size_t begin, size_t end, double score, int32_t id) {
-    double total = scratch.scores[begin] + score;
+    double total = paths[begin].score + score;
     if (float_sums_) total = double(float(total));
-    if (scratch.steps[end] != unreached && !(total > scratch.scores[end])) return;
-    scratch.scores[end] = total;
-    scratch.steps[end] = uint32_t(begin);
-    scratch.ids[end] = id;
+    auto& best = paths[end];
+    if (best.begin == unreached || total > best.score) best = {total, uint32_t(begin), id};
   };
   for (size_t begin = 0; begin < word.size();) {
     const size_t next = begin + unicode::length_of(word[begin]);
     bool has_character = false;
     int32_t node = 0;
     for (size_t at = begin; at < word.size(); ++at) {
-      node = edges_.find(node, static_cast<unsigned char>(word[at])).merged;
+      node = trie_.step(node, static_cast<unsigned char>(word[at]));
       if (node < 0) break;
-      const int32_t id = token_at_[size_t(node)];
+      const int32_t id = trie_.value(node);
       if (id < 0) continue;
       offer(begin, at + 1, scores_[size_t(id)], id);
       has_character |= at + 1 == next;
@@ -121,7 +102,8 @@ void UnigramModel::best_paths(std::string_view word, ModelScratch& scratch) cons
   }
 }
 
-void UnigramModel::add_piece(std::string_view piece, std::vector<int32_t>& out) const {
+// Unknown characters side by side are one piece, which may spell a token.
+void UnigramModel::add_unknown(std::string_view piece, std::vector<int32_t>& out) const {
   if (const auto id = vocabulary_.find(piece)) return out.push_back(*id);
   const auto has_token = [&](char byte) { return fallback_[static_cast<unsigned char>(byte)] >= 0; };
   if (byte_fallback_ && std::all_of(piece.begin(), piece.end(), has_token)) {
@@ -140,19 +122,23 @@ void UnigramModel::encode(std::string_view word, ModelScratch& scratch, std::vec
     if (!known.empty()) return void(out.insert(out.end(), known.begin(), known.end()));
   }
   best_paths(word, scratch);
-  // Ends of the pieces, last first. Unknown characters side by side are one piece.
+  // The tokens' ends, last first.
   auto& ends = scratch.piece_ends;
   ends.clear();
-  bool after_unk = false;
-  for (size_t end = word.size(); end > 0; end = scratch.steps[end]) {
-    const bool unk = unk_ && scratch.ids[end] == *unk_;
-    if (!(unk && after_unk)) ends.push_back(uint32_t(end));
-    after_unk = unk;
-  }
+  for (size_t end = word.size(); end > 0; end = scratch.paths[end].begin) ends.push_back(uint32_t(end));
   const size_t first = out.size();
-  for (size_t begin = 0; !ends.empty(); ends.pop_back()) {
-    add_piece(word.substr(begin, ends.back() - begin), out);
-    begin = ends.back();
+  const auto id_of_next = [&] { return scratch.paths[ends.back()].id; };
+  for (size_t begin = 0; !ends.empty();) {
+    const int32_t id = id_of_next();
+    size_t end = ends.back();
+    ends.pop_back();
+    if (id != unk_) {
+      out.push_back(id);
+    } else {
+      for (; !ends.empty() && id_of_next() == id; ends.pop_back()) end = ends.back();
+      add_unknown(word.substr(begin, end - begin), out);
+    }
+    begin = end;
   }
   if (cached) scratch.words.insert(word, hash, std::span(out).subspan(first));
 }

@@ -4,7 +4,7 @@
 #include <array>
 #include <optional>
 
-#include "tokenizer/merge_table.h"
+#include "tokenizer/byte_trie.h"
 #include "tokenizer/model.h"
 
 namespace medley {
@@ -22,9 +22,8 @@ class UnigramModel final : public TokenModel {
  private:
   void read_vocabulary(const nlohmann::json& vocab, const std::string& where);
   void find_byte_tokens();
-  void add_to_trie(std::string_view token, int32_t id);
   void best_paths(std::string_view word, ModelScratch& scratch) const;
-  void add_piece(std::string_view piece, std::vector<int32_t>& out) const;
+  void add_unknown(std::string_view piece, std::vector<int32_t>& out) const;
 
   std::vector<double> scores_;  // [id], log probabilities
   double unk_score_ = 0;
@@ -33,9 +32,7 @@ class UnigramModel final : public TokenModel {
   bool byte_fallback_ = false;
   std::array<int32_t, 256> fallback_{};
 
-  // The vocabulary by its bytes: edges (node, byte) -> node, and the token that ends at a node, -1 if none.
-  MergeTable edges_{0};
-  std::vector<int32_t> token_at_{-1};
+  ByteTrie trie_;  // the tokens that a text may be cut into
 };
 
 }  // namespace medley

@@ -1,5 +1,7 @@
 #include "tokenizer/vocabulary.h"
 
+#include <bit>
+
 #include "base/error.h"
 #include "tokenizer/hash.h"
 
@@ -18,8 +20,12 @@ size_t Vocabulary::slot_of(std::string_view token, uint64_t hash) const {
   return slot;
 }
 
-void Vocabulary::grow() {
-  slots_.assign(slots_.empty() ? 1024 : slots_.size() * 4, {});
+void Vocabulary::reserve(size_t count) {
+  if (count * 2 > slots_.size()) grow(std::bit_ceil(count * 2));
+}
+
+void Vocabulary::grow(size_t slots) {
+  slots_.assign(slots, {});
   for (int32_t id = 0; id < end_id(); ++id) {
     if (!spans_[size_t(id)].present) continue;
     const uint64_t hash = hash_bytes(text_of(id));
@@ -30,7 +36,7 @@ void Vocabulary::grow() {
 void Vocabulary::add(std::string_view token, int64_t id, const std::string& where) {
   if (id < 0 || id >= id_limit)
     fail("{}: the token \"{}\" has the id {}, not in 0..{}", where, token, id, id_limit - 1);
-  if ((count_ + 1) * 2 > slots_.size()) grow();
+  if ((count_ + 1) * 2 > slots_.size()) grow(slots_.empty() ? 1024 : slots_.size() * 4);
   const uint64_t hash = hash_bytes(token);
   const size_t slot = slot_of(token, hash);
   if (slots_[slot].id >= 0) fail("{}: the token \"{}\" appears twice", where, token);

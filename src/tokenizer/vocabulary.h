@@ -14,6 +14,8 @@ class Vocabulary {
   // Throws Error naming `where` for an id that is negative, past 2^24 or taken, and for a token that is there already.
   void add(std::string_view token, int64_t id, const std::string& where);
 
+  void reserve(size_t count);  // tokens to come
+
   std::optional<int32_t> find(std::string_view token) const;
   std::optional<std::string_view> token(int32_t id) const;
   int32_t end_id() const { return int32_t(spans_.size()); }  // one past the highest id
@@ -32,7 +34,7 @@ class Vocabulary {
     uint32_t tag = 0;  // of the hash: most other tokens are told apart without a look at their text
   };
   size_t slot_of(std::string_view token, uint64_t hash) const;
-  void grow();
+  void grow(size_t slots);
 
   std::string arena_;        // all tokens, end to end
   std::vector<Span> spans_;  // [id]
