@@ -92,7 +92,7 @@ def loads(medley, path, rounds):
 
 RUNS = {"a": "a", "ab": "ab", "spaces": " ", "7": "7", "lines": "\n", "人": "人"}
 LENGTHS = [1, 2, 4, 8]  # MB
-GROWTH = 1.5  # a byte of 8 MB against one of 1 MB: buffers leave the caches
+GROWTH = 2  # a byte of 8 MB against one of 1 MB: buffers leave the caches, and past 32 MB malloc takes them fresh from the system
 
 
 def run_text(unit, length):

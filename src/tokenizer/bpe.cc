@@ -212,6 +212,7 @@ void BpeModel::encode_part(std::string_view word, ModelScratch& scratch, std::ve
 }
 
 void BpeModel::symbols_of(std::string_view word, std::vector<int32_t>& out) const {
+  if (byte_words_) out.reserve(word.size());
   if (byte_words_) {
     for (const char c : word) out.push_back(byte_ids_[static_cast<unsigned char>(c)]);
     return;

@@ -42,7 +42,7 @@ class Lookups {
 
 }  // namespace
 
-bool LongMerge::sweep(const MergeTable& merges, std::vector<int32_t>& ids, int& sparse_sweeps) {
+LongMerge::Sweep LongMerge::sweep(const MergeTable& merges, std::vector<int32_t>& ids, int& sparse_sweeps) {
   Lookups pairs(merges), with_left(merges), with_right(merges);
   const size_t n = ids.size();
   uint32_t rank = MergeTable::no_rank;
@@ -54,9 +54,9 @@ bool LongMerge::sweep(const MergeTable& merges, std::vector<int32_t>& ids, int& 
     rank = std::min(rank, here);
   }
   steps_ += n;
-  if (rank == MergeTable::no_rank) return false;
+  if (rank == MergeTable::no_rank) return Sweep::nothing_left;
   if (count < n / sweep_share) {  // where a letter or two repeat, what is lowest at an end of the word hides the rest
-    if (sparse_sweeps == 0 || n - repeated > n / sweep_share) return false;
+    if (sparse_sweeps == 0 || n - repeated > n / sweep_share) return Sweep::too_few;
     --sparse_sweeps;
   }
   size_t out = 0, i = 0;
@@ -81,7 +81,7 @@ bool LongMerge::sweep(const MergeTable& merges, std::vector<int32_t>& ids, int& 
   steps_ += n;
   if (i < n) ids[out++] = ids[i];
   ids.resize(out);
-  return true;
+  return Sweep::merged;
 }
 
 LongMerge::Queue& LongMerge::queue_of(uint32_t rank) {
@@ -167,7 +167,9 @@ void LongMerge::run(const MergeTable& merges, std::vector<int32_t>& ids) {
   if (queue_of_rank_.size() < merges.end_rank()) queue_of_rank_.resize(merges.end_rank(), none);
   with_queues_ = ids.size() > heap_symbols;
   int sparse_sweeps = 16;
-  while (with_queues_ && sweep(merges, ids, sparse_sweeps)) {
+  for (Sweep done = Sweep::merged; with_queues_ && done != Sweep::too_few;) {
+    done = sweep(merges, ids, sparse_sweeps);
+    if (done == Sweep::nothing_left) return;
   }
   const auto n = uint32_t(ids.size());
   symbols_.resize(n);

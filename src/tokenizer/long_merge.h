@@ -47,7 +47,8 @@ class LongMerge {
     bool operator>(const Candidate& other) const { return order() > other.order(); }
   };
 
-  bool sweep(const MergeTable& merges, std::vector<int32_t>& ids, int& sparse_sweeps);
+  enum class Sweep { merged, nothing_left, too_few };
+  Sweep sweep(const MergeTable& merges, std::vector<int32_t>& ids, int& sparse_sweeps);
   void look_at_pair(const MergeTable& merges, uint32_t left);
   void offer(Candidate candidate);
   void offer_late(Candidate candidate);
