@@ -20,6 +20,8 @@ class RegexSplit final : public PieceStage {
       : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert), drops_(behavior == CutBehavior::removed) {}
   void run(const Piece& piece, const PieceSink& sink) const override {
     if (!drops_ && piece.text.size() == unicode::length_of(piece.text[0])) return sink(piece);  // nothing to cut
+    if (!drops_ && !piece.needs_stand_ins && piece.text.size() <= 16 && pattern_.begins_nowhere_in(piece.text))
+      return sink(piece);
     const std::string seen = piece.needs_stand_ins ? unicode::with_stand_ins(piece.text) : std::string();
     RegexMatches matches(pattern_, piece.needs_stand_ins ? std::string_view(seen) : piece.text);
     cut(piece, behavior_, invert_, sink, [&](size_t& begin, size_t& end) {

@@ -3,6 +3,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "tokenizer/unicode.h"
 
@@ -43,6 +45,8 @@ std::string message_of(int code) {
 struct Regex::Code {
   pcre2_code* code = nullptr;
   bool jit = false;
+  const uint8_t* first_bytes =
+      nullptr;  // bits of the bytes that begin a match, null if not known or a match may be empty
   std::string where, pattern;
 
   Code() = default;
@@ -64,6 +68,9 @@ struct Regex::Code {
     if (!self->code)
       fail("{}: the regex {} does not compile: {} at offset {}", where, pattern, message_of(error), offset);
     self->jit = pcre2_jit_compile(self->code, PCRE2_JIT_COMPLETE) == 0;  // not on every CPU: the interpreter still is
+    uint32_t shortest = 0;
+    pcre2_pattern_info(self->code, PCRE2_INFO_MINLENGTH, &shortest);
+    if (shortest > 0) pcre2_pattern_info(self->code, PCRE2_INFO_FIRSTBITMAP, &self->first_bytes);
     return self;
   }
 };
@@ -102,6 +109,14 @@ bool Regex::find(std::string_view text, size_t from, Match& match) const {
   match = {bounds[0], bounds[1]};
   if (match.end < match.begin) match.end = match.begin;  // "\K" in a lookahead can do that
   return true;
+}
+
+bool Regex::begins_nowhere_in(std::string_view text) const {
+  const uint8_t* bits = code_->first_bytes;
+  return bits && std::none_of(text.begin(), text.end(), [&](char c) {
+           const auto byte = static_cast<unsigned char>(c);
+           return (bits[byte / 8] >> byte % 8 & 1) != 0;
+         });
 }
 
 bool RegexMatches::next(Regex::Match& match) {

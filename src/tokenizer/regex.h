@@ -26,6 +26,8 @@ class Regex {
   // The first match at or after `from`. `text` is valid UTF-8 and `from` a character's border. Safe from several
   // threads. Throws Error when the pattern exceeds its budget of backtracking on this text.
   bool find(std::string_view text, size_t from, Match& match) const;
+  // Whether no byte of `text` can begin a match: cheaper than a call that finds nothing, for short texts.
+  bool begins_nowhere_in(std::string_view text) const;
 
  private:
   struct Code;
