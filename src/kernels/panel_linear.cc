@@ -395,6 +395,7 @@ void run_grouped(const GroupedLinearArgs& a, ExecContext& context) {
 
 template <class Desc>
 std::string supports_simd(const Desc& desc) {
+  if (desc.int8) return "does not quantise x";
   const bool x = desc.x == DType::f32 || desc.x == DType::bf16;
   const bool plain = desc.weight == DType::f32 || desc.weight == DType::bf16 || desc.weight == DType::f16;
   return x && (plain || is_block(desc.weight)) ? "" : "takes f32 or bf16 x and f32, bf16, f16 or block weights";
@@ -404,6 +405,7 @@ template <class Desc>
 std::string supports_avx512_bf16(const Desc& desc) {
   std::string lacking = cpu::without_avx512_bf16();
   if (!lacking.empty()) return lacking;
+  if (desc.int8) return "does not quantise x";
   const bool weight = desc.weight == DType::bf16 || is_block(desc.weight);
   return desc.x == DType::bf16 && weight ? "" : "takes bf16 x and bf16 or block weights";
 }
