@@ -98,14 +98,15 @@ void bench_linear(Bench& bench) {
   for (DType w :
        {DType::q4_k, DType::q6_k, DType::q8_0, DType::q4_0, DType::q5_k, DType::q3_k, DType::q2_k, DType::mxfp4})
     for (DType x : {DType::bf16, DType::f32}) {
-      for (bool int8 : {false, true}) {
+      for (bool int8 : {false, true})
         if (w != DType::mxfp4) one_linear(bench, 512, 4096, 4096, x, w, 1, int8);
-        for (int64_t m : {1, 4, 16}) one_linear(bench, m, 4096, 4096, x, w, 24, int8);
-      }
-      for (DType x : {DType::bf16, DType::f32}) {
-        one_grouped(bench, 1, 8, 64, 2048, 2048, x);
-        one_grouped(bench, 16, 8, 64, 2048, 2048, x);
-      }
+      for (int64_t m : {1, 4, 16})
+        for (bool int8 : {false, true}) one_linear(bench, m, 4096, 4096, x, w, 24, int8);
     }
+  for (DType x : {DType::bf16, DType::f32}) {
+    one_grouped(bench, 1, 8, 64, 2048, 2048, x);
+    one_grouped(bench, 16, 8, 64, 2048, 2048, x);
+  }
+}
 
 }  // namespace medley::bench
