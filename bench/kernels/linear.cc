@@ -16,10 +16,12 @@ Buffer random_weight(DType dtype, int64_t bytes) {
 }
 
 // `copies` matrices used in turn, so that none is found in a cache.
-void one_linear(Bench& bench, int64_t m, int64_t n, int64_t k, DType x_type, DType weight_type, int64_t copies) {
-  const std::string name = fmt::format("linear {}x{}x{} x {} w {}", m, n, k, name_of(x_type), name_of(weight_type));
+void one_linear(Bench& bench, int64_t m, int64_t n, int64_t k, DType x_type, DType weight_type, int64_t copies,
+                bool int8 = false) {
+  const std::string name =
+      fmt::format("linear {}x{}x{} x {}{} w {}", m, n, k, name_of(x_type), int8 ? " int8" : "", name_of(weight_type));
   if (!bench.wanted(name)) return;
-  const auto kernel = bench.selector.resolve(linear_op(), LinearDesc{k, n, x_type, weight_type});
+  const auto kernel = bench.selector.resolve(linear_op(), LinearDesc{k, n, x_type, weight_type, int8});
   const int64_t slot = packed_bytes(kernel.layout, weight_type, n, k);
   const Buffer weight = random_weight(weight_type, slot * copies);
   const Buffer x = random_buffer(x_type, m * k), y(size_t(m * n) * 4);
@@ -96,8 +98,10 @@ void bench_linear(Bench& bench) {
   for (DType w :
        {DType::q4_k, DType::q6_k, DType::q8_0, DType::q4_0, DType::q5_k, DType::q3_k, DType::q2_k, DType::mxfp4})
     for (DType x : {DType::bf16, DType::f32}) {
-      if (w != DType::mxfp4) one_linear(bench, 512, 4096, 4096, x, w, 1);
-      for (int64_t m : {1, 4, 16}) one_linear(bench, m, 4096, 4096, x, w, 24);
+      for (bool int8 : {false, true})
+        if (w != DType::mxfp4) one_linear(bench, 512, 4096, 4096, x, w, 1, int8);
+      for (int64_t m : {1, 4, 16})
+        for (bool int8 : {false, true}) one_linear(bench, m, 4096, 4096, x, w, 24, int8);
     }
   for (DType x : {DType::bf16, DType::f32}) {
     one_grouped(bench, 1, 8, 64, 2048, 2048, x);

@@ -21,8 +21,10 @@
 namespace medley {
 
 struct EngineOptions {
-  std::string backend = "auto";      // where the model runs: "cpu", "cuda", "auto" (a CUDA device when there is one)
-  std::string dtype = "auto";        // inputs of matrix products and the cache: "f32", "bf16", "auto" (as stored)
+  std::string backend = "auto";  // where the model runs: "cpu", "cuda", "auto" (a CUDA device when there is one)
+  std::string dtype = "auto";    // inputs of matrix products and the cache: "f32", "bf16", "auto" (as stored)
+  // What linear layers multiply: as `dtype` says, or, where weights are quantised in blocks (GGUF files), "int8".
+  std::string activations = "auto";
   int threads = 0;                   // 0: one per processor
   uint64_t memory = 0;               // bytes for the cache; 0: what is useful of the memory that is free
   int64_t max_batched_tokens = 512;  // in one step, of all requests

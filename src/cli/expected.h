@@ -52,7 +52,7 @@ struct Bars {
   double bar = 0;      // missed: failed
   double largest = 0;  // error of a single logit that greedy choices must survive
 };
-Bars bars_for(DType dtype, int layers);
+Bars bars_for(DType dtype, bool int8, int layers);
 
 struct GreedyMatch {
   int matched = 0;

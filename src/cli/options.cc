@@ -31,6 +31,12 @@ void add_compute_options(CLI::App& command, EngineOptions& options) {
       ->check(quiet(CLI::IsMember({"auto", "f32", "bf16"})))
       ->type_name("auto|f32|bf16")
       ->capture_default_str();
+  command
+      .add_option("--activations", options.activations,
+                  "int8: what block-quantised weights (GGUF) multiply is quantised too: faster, less exact")
+      ->check(quiet(CLI::IsMember({"auto", "int8"})))
+      ->type_name("auto|int8")
+      ->capture_default_str();
   command.add_option("--threads", options.threads, "Threads; 0: one per processor. They change no bit of the result")
       ->check(quiet(CLI::Range(0, 1024)))
       ->type_name("N")

@@ -21,8 +21,8 @@ CLI::Validator quiet(const CLI::Validator& validator);
 CLI::Option* add_chunk_option(CLI::App& command, int64_t& chunk);
 CLI::Option* add_model_option(CLI::App& command, std::string& model);
 
-// --backend, --dtype, --threads, --reproducible, --kernels. What they set is in `options` when the command line is
-// parsed.
+// --backend, --dtype, --activations, --threads, --reproducible, --kernels. What they set is in `options` when the
+// command line is parsed.
 void add_compute_options(CLI::App& command, EngineOptions& options);
 
 CLI::Option* add_size_option(CLI::App& command, const std::string& name, uint64_t& bytes, const std::string& help);

@@ -129,7 +129,7 @@ int verify(VerifyOptions options) {
   if (expected.vocab != core->info().vocab_size)
     fail("{}: logits have {} columns, the model's vocabulary has {} tokens", (folder / "expected.safetensors").string(),
          expected.vocab, core->info().vocab_size);
-  const Bars bars = bars_for(core->dtype(), depth_of(core->info()));
+  const Bars bars = bars_for(core->dtype(), options.engine.activations == "int8", depth_of(core->info()));
 
   std::vector<std::vector<int32_t>> prompts;
   size_t steps = 0;

@@ -274,6 +274,44 @@ TEST_F(EngineTest, AFolderWithoutATokenizerTakesIds) {
   EXPECT_THROW(ids_only->detokenize({1}), std::runtime_error);
 }
 
+std::string load_error(const std::filesystem::path& model, const EngineOptions& options) {
+  try {
+    Engine::load(model, options);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(EngineActivations, Int8NeedsWeightsInBlocksAndTheCpu) {
+  const std::filesystem::path llama = source / "tests/golden/gguf_llama";
+  EXPECT_EQ(load_error(llama, {.activations = "int4"}), "activations \"int4\" are not known; use auto or int8");
+  EXPECT_EQ(load_error(llama, {.backend = "cuda", .activations = "int8"}),
+            "activations int8: backend cuda has no kernels for them; use backend cpu, or activations auto");
+  EXPECT_THAT(load_error(jamba, {.backend = "cpu", .activations = "int8"}),
+              testing::AllOf(testing::HasSubstr("demo-jamba"), testing::HasSubstr("quantised in blocks"),
+                             testing::HasSubstr("activations auto")));
+  EXPECT_THAT(load_error(jamba, {.backend = "cpu", .activations = "int8", .random_weights = true}),
+              testing::HasSubstr("quantised in blocks"));
+}
+
+TEST(EngineActivations, Int8IsForLinearLayersOfBlocks) {
+  for (const char* level : {"ref", "simd", ""}) {
+    EngineOptions options{.backend = "cpu", .activations = "int8", .threads = 1, .memory = 4 << 20, .kernels = level};
+    const auto dense = Engine::load(source / "tests/golden/gguf_llama", options);
+    EXPECT_THAT(dense->kernels(), testing::Contains(testing::HasSubstr(".linear_int8 x ")));
+    const auto experts = Engine::load(source / "tests/golden/gguf_mixtral", options);
+    EXPECT_THAT(experts->kernels(), testing::Contains(testing::HasSubstr(".grouped_linear_int8 ")));
+    for (const std::string& kernel : experts->kernels())
+      if (kernel.find("linear ") != std::string::npos) {
+        EXPECT_THAT(kernel, testing::ContainsRegex("weight (f32|f16|bf16) "));
+      }
+    options.activations = "auto";
+    EXPECT_THAT(Engine::load(source / "tests/golden/gguf_llama", options)->kernels(),
+                testing::Not(testing::Contains(testing::HasSubstr("int8"))));
+  }
+}
+
 TEST_F(EngineTest, CancelEndsARequestOnce) {
   Outcome outcome;
   std::promise<void> begun;

@@ -1,5 +1,6 @@
 #include "engine/loaded_model.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "engine/backend.h"
@@ -30,6 +31,24 @@ DType choose_dtype(const std::string& wanted, const nlohmann::json& config) {
   return DType::bf16;
 }
 
+// Does anything of the checkpoint lie in blocks? There need not be one.
+bool has_blocks(const Checkpoint* checkpoint) {
+  if (checkpoint == nullptr) return false;
+  const auto& tensors = checkpoint->tensors();
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const auto& named) { return is_block(named.second.tensor.view.dtype); });
+}
+
+bool wants_int8(const std::string& activations) {
+  if (activations != "auto" && activations != "int8")
+    fail("activations \"{}\" are not known; use auto or int8", activations);
+  return activations == "int8";
+}
+
+void refuse_int8_on(Device device) {
+  fail("activations int8: backend {} has no kernels for them; use backend cpu, or activations auto", name_of(device));
+}
+
 }  // namespace
 
 std::string LoadedModel::backend() const {
@@ -42,22 +61,35 @@ LoadedModel load_model(const ModelSource& source, const EngineOptions& options) 
   LoadedModel loaded;
   const nlohmann::json config = source.config();
   loaded.model = make_model(config, source.config_origin());
+  const bool int8 = wants_int8(options.activations);
+  if (int8 && options.backend == "cuda") refuse_int8_on(Device::cuda);
   loaded.device = choose_device(options.backend);
+  if (int8 && loaded.device != Device::cpu) refuse_int8_on(loaded.device);
   loaded.dtype = choose_dtype(options.dtype, config);
   loaded.mtp = options.mtp;
   loaded.threads = std::make_unique<ThreadPool>(options.threads);
   loaded.comm = make_self_comm();
   if (!random_weights) loaded.checkpoint = source.checkpoint();
 
+  const std::string name = loaded.checkpoint != nullptr ? loaded.checkpoint->describe() : source.config_origin();
+  if (int8 && !has_blocks(loaded.checkpoint.get()))
+    fail(
+        "activations int8 need weights that are quantised in blocks (q4_k, q8_0 and other types of GGUF files); {} "
+        "has none, use activations auto",
+        name);
+
   WeightLoader weights =
       random_weights ? WeightLoader::random({}) : WeightLoader(*loaded.checkpoint, {}, options.progress);
   KernelSelector kernels(loaded.device, highest_level(options.kernels, loaded.device));
-  LoadContext context{weights,           kernels, *loaded.comm, *loaded.threads, loaded.dtype, options.reproducible,
-                      options.later_ties};
+  LoadContext context{
+      weights, kernels, *loaded.comm, *loaded.threads, loaded.dtype, options.reproducible, options.later_ties, int8};
   loaded.model->load(context, {.mtp = options.mtp});
   if (context.uploader) context.uploader->finish();
   weights.finish();
   loaded.kernels = kernels.chosen();
+  const auto takes_int8 = [](const std::string& kernel) { return kernel.find("_int8 ") != std::string::npos; };
+  if (int8 && std::none_of(loaded.kernels.begin(), loaded.kernels.end(), takes_int8))
+    fail("activations int8: no linear layer of {} has weights in blocks; use activations auto", name);
   return loaded;
 }
 

@@ -6,10 +6,12 @@
 
 namespace medley::cpu {
 
-// Every flag that src/kernels/avx512/ is compiled with: F, BW, VL, DQ and BF16.
+// Every flag that units of src/kernels/avx512/ are compiled with: F, BW, VL, DQ, and BF16 or VNNI.
 bool has_avx512_bf16();
+bool has_avx512_vnni();
 
 // Empty, or the reason that an implementation's supports() gives.
 std::string without_avx512_bf16();
+std::string without_avx512_vnni();
 
 }  // namespace medley::cpu

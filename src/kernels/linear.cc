@@ -4,19 +4,19 @@
 
 namespace medley {
 namespace ref {
-extern const Implementation<LinearDesc, LinearArgs> linear;
+extern const Implementation<LinearDesc, LinearArgs> linear, linear_int8;
 extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear;
-extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear;
+extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear, grouped_linear_int8;
 }  // namespace ref
 namespace simd {
-extern const Implementation<LinearDesc, LinearArgs> linear;
+extern const Implementation<LinearDesc, LinearArgs> linear, linear_int8;
 extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear;
-extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear;
+extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear, grouped_linear_int8;
 }  // namespace simd
 namespace avx512 {
-extern const Implementation<LinearDesc, LinearArgs> linear;
+extern const Implementation<LinearDesc, LinearArgs> linear, linear_int8;
 extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear;
-extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear;
+extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear, grouped_linear_int8;
 }  // namespace avx512
 namespace cuda {
 extern const Implementation<LinearDesc, LinearArgs> linear;
@@ -50,7 +50,8 @@ void check_grouped(const GroupedLinearArgs& a) {
 }  // namespace
 
 std::string LinearDesc::describe() const {
-  return fmt::format("x {}, weight {} [{}, {}]", medley::name_of(x), medley::name_of(weight), out, in);
+  return fmt::format("x {}{}, weight {} [{}, {}]", medley::name_of(x), int8 ? " as int8" : "", medley::name_of(weight),
+                     out, in);
 }
 
 std::string HeadwiseLinearDesc::describe() const {
@@ -63,7 +64,8 @@ std::string GroupedLinearDesc::describe() const {
 
 const LinearOp& linear_op() {
   static constexpr const Implementation<LinearDesc, LinearArgs>* table[] = {
-      &ref::linear, &simd::linear, &avx512::linear, &cuda::linear, &sm90::linear};
+      &ref::linear,  &simd::linear,     &avx512::linear,    &cuda::linear,
+      &sm90::linear, &ref::linear_int8, &simd::linear_int8, &avx512::linear_int8};
   static const LinearOp op{"linear", check, table};
   return op;
 }
@@ -78,8 +80,8 @@ const HeadwiseLinearOp& headwise_linear_op() {
 
 const GroupedLinearOp& grouped_linear_op() {
   static constexpr const Implementation<GroupedLinearDesc, GroupedLinearArgs>* table[] = {
-      &ref::grouped_linear, &simd::grouped_linear, &avx512::grouped_linear, &cuda::grouped_linear,
-      &sm90::grouped_linear};
+      &ref::grouped_linear,  &simd::grouped_linear,     &avx512::grouped_linear,    &cuda::grouped_linear,
+      &sm90::grouped_linear, &ref::grouped_linear_int8, &simd::grouped_linear_int8, &avx512::grouped_linear_int8};
   static const GroupedLinearOp op{"grouped_linear", check_grouped, table};
   return op;
 }

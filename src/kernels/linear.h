@@ -14,6 +14,7 @@ struct LinearDesc {
   int64_t out = 0;             // n
   DType x = DType::f32;        // f32 or bf16: the arithmetic's input dtype
   DType weight = DType::bf16;  // as stored
+  bool int8 = false;           // x is quantised (block_int8.h); of block weights only
   std::string describe() const;
 };
 

@@ -2,6 +2,7 @@
 // the rows beside it nor on the number of threads.
 #include "kernels/linear.h"
 
+#include "kernels/block_int8.h"
 #include "kernels/moe.h"
 #include "kernels/test_tensors.h"
 
@@ -26,8 +27,22 @@ std::vector<LinearDesc> descriptions(const Shape& shape) {
     for (DType weight : {DType::f32, DType::bf16, DType::f16}) all.push_back({shape.k, shape.n, x, weight});
   for (DType x : {DType::f32, DType::bf16})
     for (DType weight : block_types)
-      if (shape.k % block_elements(weight) == 0) all.push_back({shape.k, shape.n, x, weight});
+      for (bool int8 : {false, true})
+        if (shape.k % block_elements(weight) == 0) all.push_back({shape.k, shape.n, x, weight, int8});
   return all;
+}
+
+// x as the products take it.
+std::vector<double> inputs(const LinearDesc& desc, const TensorView& x) {
+  std::vector<double> values = doubles(x);
+  for (size_t at = 0; desc.int8 && at < values.size(); at += block_int8::columns) {
+    float part[block_int8::columns];
+    int8_t q[block_int8::columns];
+    std::copy_n(values.begin() + int64_t(at), block_int8::columns, part);
+    const double scale = block_int8::quantise(part, q);
+    for (size_t i = 0; i < block_int8::columns; ++i) values[at + i] = scale * q[i];
+  }
+  return values;
 }
 
 // One block type of each kind of kernel: with minima, of two bit planes, of bytes, of powers of two.
@@ -60,7 +75,7 @@ void expect_linear(const LinearDesc& desc, int64_t tokens, const Variant& varian
   b.fill(rng);
   const Rng before_seed = rng;
   before.fill(rng);
-  const std::vector<double> w = doubles(plain.dense), xs = doubles(x);
+  const std::vector<double> w = doubles(plain.dense), xs = inputs(desc, x);
   std::vector<Expected> expected;
   for (int64_t t = 0; t < tokens; ++t)
     for (int64_t n = 0; n < desc.out; ++n) {
@@ -170,6 +185,7 @@ TEST(HeadwiseLinear, EveryHeadHasTheBitsOfLinear) {
   for (const LinearDesc& desc : descriptions({70, 256}))
     if (is_sample(desc.weight)) all.push_back(desc);
   for (const LinearDesc& linear : all) {
+    if (linear.int8) continue;  // there is none
     const int64_t heads = 3;
     const HeadwiseLinearDesc desc{linear, heads};
     for (const auto& kernel : runnable(headwise_linear_op(), desc)) {
@@ -233,6 +249,7 @@ TEST(GroupedLinear, EveryLevelComputesEachPairsDotProducts) {
           Tensor x(desc.x, {routed.pairs / divisor, desc.in}, 2), b(DType::f32, {slots, desc.out});
           x.fill(rng);
           b.fill(rng);
+          const std::vector<double> xs = inputs(desc, x);
           const Rng seed = rng;
           Rng same = seed;
           const Weight plain(same, desc.weight, WeightLayout::row_major, desc.out, desc.in, slots);
@@ -242,9 +259,9 @@ TEST(GroupedLinear, EveryLevelComputesEachPairsDotProducts) {
               const int64_t slot = routed.ids.as<int32_t>()[p];
               double sum = bias ? get(b, {slot, n}) : 0, absolute = std::abs(sum);
               for (int64_t k = 0; k < desc.in; ++k) {
-                const double product = get(x, {p / divisor, k}) * plain.at(slot, n, k);
-                sum += product;
-                absolute += std::abs(get(x, {p / divisor, k})) * plain.size_at(slot, n, k);
+                const double at = xs[size_t(p / divisor * desc.in + k)];
+                sum += at * plain.at(slot, n, k);
+                absolute += std::abs(at) * plain.size_at(slot, n, k);
               }
               expected.push_back({sum, allowed(desc.in, absolute, sum, y_type)});
             }

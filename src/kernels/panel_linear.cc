@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernels/block_int8.h"
 #include "kernels/block_linear.h"
 #include "kernels/block_panel.h"
 #include "kernels/cpu.h"
@@ -16,6 +17,7 @@ namespace medley {
 namespace avx512 {
 extern const panel::Tiles bf16_tiles;
 const block::Kernels* block_bf16_kernels(const block::Format& format);
+const block::Kernels* block_int8_kernels(const block::Format& format);
 }  // namespace avx512
 namespace simd {
 const panel::Tiles& tiles_for(DType weight);
@@ -27,7 +29,10 @@ namespace {
 
 // Whose tiles: Highway's for any CPU, with x in float32, or those of VDPBF16PS. (Tiles of float32 x written in AVX-512
 // intrinsics gave 241 GFLOP/s a core at 512x4096x4096 where Highway's give 255, of 277: they are not kept.)
-enum class Set { simd, avx512_bf16 };
+enum class Set { simd, avx512_bf16, simd_int8, avx512_int8 };  // int8: of blocks, x in int8
+constexpr bool takes_int8(Set set) {
+  return set == Set::simd_int8 || set == Set::avx512_int8;
+}
 
 // k is cut so that a tile's rows of x stay in the first-level cache and the panel's part in the second: 6 x 1024
 // floats are 24 KB, 64 x 1024 of bf16 128 KB. With few tiles, which wait for the panel to come from memory, the part is
@@ -44,7 +49,8 @@ constexpr int64_t task_products = int64_t(1) << 17;
 // Rows that share a matrix: all of linear's, or those of one expert. Arrays of pointers live in the workspace.
 struct Job {
   const void* const* x = nullptr;
-  const float* const* x_sums = nullptr;  // of blocks with a minimum: by row, [groups]
+  const float* const* x_sums = nullptr;    // of blocks with a minimum: by row, [groups]
+  const float* const* x_scales = nullptr;  // of Set::simd_int8: by row, [units]; else null
   void* const* y = nullptr;
   int64_t rows = 0;
   const std::byte* matrix = nullptr;
@@ -56,6 +62,7 @@ struct Problem {
   const block::Kernels* blocks = nullptr;  // instead of tiles
   const block::Format* format = nullptr;
   int64_t x_bytes = 0;  // of an element
+  int64_t q_bytes = 0;  // of an element of blocks, unpacked
   int64_t n = 0, k = 0;
   int64_t panel_bytes = 0;
   int64_t k_bytes = 0;  // of a panel, for one k
@@ -121,13 +128,15 @@ struct Unpacked {
 void multiply_blocks(const Problem& problem, const Job& job, int64_t panel, int64_t row, int64_t rows, float* sums,
                      Unpacked& unpacked) {
   const int64_t tiles = tiles_of(rows), units = problem.k / block::unit;
-  const int64_t unit_groups = block::unit / problem.format->group, unit_q = block::unit * width * problem.x_bytes;
+  const int64_t unit_groups = block::unit / problem.format->group, unit_q = block::unit * width * problem.q_bytes;
+  const auto scales_at = [&](int64_t at) { return job.x_scales != nullptr ? job.x_scales + at : nullptr; };
   if (tiles == 1)
     return problem.blocks->direct[rows - 1]({.format = problem.format,
                                              .panel = job.matrix + panel * problem.panel_bytes,
                                              .units = units,
                                              .x = job.x + row,
                                              .x_sums = job.x_sums + row,
+                                             .x_scales = scales_at(row),
                                              .sums = sums,
                                              .ahead = 4096});
   const int64_t column_units = problem.format->column_units;
@@ -156,6 +165,7 @@ void multiply_blocks(const Problem& problem, const Job& job, int64_t panel, int6
                                             .d = unpacked.d,
                                             .m = unpacked.m,
                                             .x_sums = job.x_sums + row + first,
+                                            .x_scales = scales_at(row + first),
                                             .first_group = begin * unit_groups,
                                             .groups = count * unit_groups,
                                             .sums = sums + first * width});
@@ -240,6 +250,7 @@ block::Format make_format(DType dtype) {
   f.d = at.d, f.m = at.m, f.scale = at.scale, f.minimum_at = at.minimum;
   f.codes = at.codes, f.unit_bytes = at.unit_bytes, f.high = at.high;
   f.column_bytes = at.bytes, f.column_units = from.elements / block::unit;
+  f.offset = -128;
   if (from.levels == nullptr) return f;
   const int bits = from.low_bits + from.high_bits, codes = 1 << bits;
   for (int i = 0; i < 64; ++i) {
@@ -248,6 +259,7 @@ block::Format make_format(DType dtype) {
     if (i < 16) f.byte_levels[i] = from.levels[i % codes];
     if (i > 0 && i < codes) f.even = f.even && from.levels[i] == from.levels[i - 1] + 1;
   }
+  if (f.even) f.offset = from.levels[0];
   return f;
 }
 
@@ -266,10 +278,13 @@ Problem problem_of(Set set, const WeightView& weight, const TensorView& y) {
   p.k = weight.k;
   p.panel_bytes = packed_bytes(WeightLayout::panel, weight.dtype, width, weight.k);
   p.y = y.dtype;
-  p.x_bytes = set == Set::simd ? 4 : 2;
+  p.x_bytes = set == Set::simd || set == Set::simd_int8 ? 4 : 2;  // int8 with scale and sums: 64 bytes for 32
+  p.q_bytes = set == Set::avx512_int8 ? 1 : p.x_bytes;
   if (is_block(weight.dtype)) {
     p.format = &format_for(weight.dtype);
-    p.blocks = set == Set::simd ? simd::block_kernels(*p.format) : avx512::block_bf16_kernels(*p.format);
+    p.blocks = set == Set::avx512_bf16   ? avx512::block_bf16_kernels(*p.format)
+               : set == Set::avx512_int8 ? avx512::block_int8_kernels(*p.format)
+                                         : simd::block_kernels(*p.format);
   } else {
     p.tiles = set == Set::simd ? &simd::tiles_for(weight.dtype) : &avx512::bf16_tiles;
     p.k_bytes = width * int64_t(size_of(weight.dtype));
@@ -305,9 +320,92 @@ TensorView group_sums(const Problem& problem, const TensorView& x, ExecContext& 
   return sums;
 }
 
-// One row's pointer of group_sums(), or null.
-const float* sums_row(const TensorView& sums, int64_t token, int64_t head) {
-  return sums ? sums.row<float>(token) + head * sums.strides[1] : nullptr;
+// x and what goes with it, as the kernels take them.
+struct Inputs {
+  TensorView x;
+  TensorView sums;    // f32 [tokens, heads, groups], or nothing
+  TensorView scales;  // f32 [tokens, units], of Set::simd_int8
+
+  const float* sums_row(int64_t token, int64_t head = 0) const {
+    return sums ? sums.row<float>(token) + head * sums.strides[1] : nullptr;
+  }
+  const float* scales_row(int64_t token) const { return scales ? scales.row<float>(token) : nullptr; }
+};
+
+// One row in int8 as floats, for kernels that multiply those. With a minimum, sums are of what x then is.
+template <class X>
+void quantise_floats(const Problem& problem, const X* x, float* to, float* scales, float* sums) {
+  const int64_t group = problem.format->group;
+  int8_t q[block::unit];
+  for (int64_t unit = 0; unit < problem.k / block::unit; ++unit, x += block::unit, to += block::unit) {
+    scales[unit] = block_int8::quantise(x, q);
+    for (int i = 0; i < block::unit; ++i) to[i] = float(q[i]);
+    for (int64_t first = 0; first < block::unit && sums != nullptr; first += group) {
+      int sum = 0;
+      for (int64_t i = first; i < first + group; ++i) sum += q[i];
+      *sums++ = scales[unit] * float(sum);
+    }
+  }
+}
+
+template <int low_bits>
+void order_columns(const int8_t* q, int8_t* to) {
+  for (int i = 0; i < block::unit; ++i) to[i] = q[block::byte_column(low_bits, i)];
+}
+
+// One row in int8.
+template <class X>
+void quantise_units(const Problem& problem, const X* x, block::Int8Unit* to) {
+  const block::Format& f = *problem.format;
+  int8_t q[block::unit];
+  for (int64_t unit = 0; unit < problem.k / block::unit; ++unit, x += block::unit, ++to) {
+    to->scale = block_int8::quantise(x, q);
+    int sums[2] = {};
+    for (int i = 0; i < block::unit; ++i) sums[i / f.group] += q[i];
+    for (int g = 0; g < 2; ++g) {
+      to->start[g] = f.offset * sums[g];
+      to->sums[g] = to->scale * float(sums[g]);
+    }
+    if (f.low_bits == 2) order_columns<2>(q, to->q);
+    if (f.low_bits == 4) order_columns<4>(q, to->q);
+    if (f.low_bits == 8) order_columns<8>(q, to->q);
+  }
+}
+
+template <class F>
+void with_row_type(const TensorView& x, int64_t row, F&& f) {
+  return x.dtype == DType::bf16 ? f(x.row<bf16>(row)) : f(x.row<float>(row));
+}
+
+template <Set set>
+Inputs inputs_of(const Problem& problem, const TensorView& x, ExecContext& context) {
+  Inputs inputs;
+  if constexpr (!takes_int8(set)) {
+    inputs.x = widened(x, set == Set::avx512_bf16, context);
+    inputs.sums = group_sums(problem, inputs.x, context);
+    return inputs;
+  }
+  const int64_t tokens = x.size(0), units = problem.k / block::unit;
+  if constexpr (set == Set::avx512_int8) {
+    static_assert(sizeof(block::Int8Unit) == 2 * block::unit);
+    inputs.x = context.workspace.alloc(DType::u8, {tokens, units * int64_t(sizeof(block::Int8Unit))});
+    context.threads.parallel_for(tokens, [&](int64_t t, int) {
+      auto* to = reinterpret_cast<block::Int8Unit*>(inputs.x.row<uint8_t>(t));
+      with_row_type(x, t, [&](const auto* row) { quantise_units(problem, row, to); });
+    });
+  } else {
+    inputs.x = context.workspace.alloc(DType::f32, {tokens, problem.k});
+    inputs.scales = context.workspace.alloc(DType::f32, {tokens, units});
+    if (problem.format->minimum)
+      inputs.sums = context.workspace.alloc(DType::f32, {tokens, 1, problem.k / problem.format->group});
+    context.threads.parallel_for(tokens, [&](int64_t t, int) {
+      float* sums = inputs.sums ? inputs.sums.row<float>(t) : nullptr;
+      with_row_type(x, t, [&](const auto* row) {
+        quantise_floats(problem, row, inputs.x.row<float>(t), inputs.scales.row<float>(t), sums);
+      });
+    });
+  }
+  return inputs;
 }
 
 template <Set set>
@@ -315,18 +413,20 @@ void run_linear(const LinearArgs& a, ExecContext& context) {
   const Workspace::Scope scope(context.workspace);
   Problem problem = problem_of(set, a.weight, a.y);
   problem.accumulate = a.accumulate;
-  const TensorView x = widened(a.x, set == Set::avx512_bf16, context);
-  const TensorView sums = group_sums(problem, x, context);
+  const Inputs inputs = inputs_of<set>(problem, a.x, context);
+  const TensorView& x = inputs.x;
   const int64_t rows = x.size(0);
   const void** x_rows = pointers<const void*>(rows, context);
   const float** x_sums = pointers<const float*>(rows, context);
+  const float** x_scales = inputs.scales ? pointers<const float*>(rows, context) : nullptr;
   void** y_rows = pointers<void*>(rows, context);
   for (int64_t t = 0; t < rows; ++t) {
     x_rows[t] = row_of(x, t);
-    x_sums[t] = sums_row(sums, t, 0);
+    x_sums[t] = inputs.sums_row(t);
+    if (x_scales != nullptr) x_scales[t] = inputs.scales_row(t);
     y_rows[t] = const_cast<void*>(row_of(a.y, t));
   }
-  const Job job{x_rows, x_sums, y_rows, rows, a.weight.data, a.bias};
+  const Job job{x_rows, x_sums, x_scales, y_rows, rows, a.weight.data, a.bias};
   run_jobs(problem, &job, 1, rows, context);
 }
 
@@ -335,8 +435,8 @@ template <Set set>
 void run_headwise(const HeadwiseLinearArgs& a, ExecContext& context) {
   const Workspace::Scope scope(context.workspace);
   const Problem problem = problem_of(set, a.weight, a.y);
-  const TensorView x = widened(a.x, set == Set::avx512_bf16, context);
-  const TensorView sums = group_sums(problem, x, context);
+  const Inputs inputs = inputs_of<set>(problem, a.x, context);
+  const TensorView& x = inputs.x;
   const int64_t tokens = x.size(0), heads = a.weight.slots;
   const void** x_rows = pointers<const void*>(heads * tokens, context);
   const float** x_sums = pointers<const float*>(heads * tokens, context);
@@ -345,13 +445,14 @@ void run_headwise(const HeadwiseLinearArgs& a, ExecContext& context) {
   for (int64_t h = 0; h < heads; ++h) {
     jobs[h] = {x_rows + h * tokens,
                x_sums + h * tokens,
+               nullptr,
                y_rows + h * tokens,
                tokens,
                a.weight.data + h * a.weight.slot_bytes,
                nullptr};
     for (int64_t t = 0; t < tokens; ++t) {
       x_rows[h * tokens + t] = row_of(x.slice(1, h, 1), t);
-      x_sums[h * tokens + t] = sums_row(sums, t, h);
+      x_sums[h * tokens + t] = inputs.sums_row(t, h);
       y_rows[h * tokens + t] = const_cast<void*>(row_of(a.y.slice(1, h, 1), t));
     }
   }
@@ -363,11 +464,12 @@ template <Set set>
 void run_grouped(const GroupedLinearArgs& a, ExecContext& context) {
   const Workspace::Scope scope(context.workspace);
   const Problem problem = problem_of(set, a.weight, a.y);
-  const TensorView x = widened(a.x, set == Set::avx512_bf16, context);
-  const TensorView sums = group_sums(problem, x, context);
+  const Inputs inputs = inputs_of<set>(problem, a.x, context);
+  const TensorView& x = inputs.x;
   const int64_t entries = *a.num_tokens_post_padded, blocks = entries / a.block_m;
   const void** x_rows = pointers<const void*>(a.num_pairs, context);
   const float** x_sums = pointers<const float*>(a.num_pairs, context);
+  const float** x_scales = inputs.scales ? pointers<const float*>(a.num_pairs, context) : nullptr;
   void** y_rows = pointers<void*>(a.num_pairs, context);
   Job* jobs = reinterpret_cast<Job*>(context.workspace.alloc(DType::u8, {blocks * int64_t(sizeof(Job))}).data);
   int64_t num_jobs = 0, filled = 0, most = 0;
@@ -376,6 +478,7 @@ void run_grouped(const GroupedLinearArgs& a, ExecContext& context) {
     if (block == 0 || a.expert_ids[block - 1] != slot)
       jobs[num_jobs++] = {x_rows + filled,
                           x_sums + filled,
+                          x_scales != nullptr ? x_scales + filled : nullptr,
                           y_rows + filled,
                           0,
                           a.weight.data + slot * a.weight.slot_bytes,
@@ -384,7 +487,8 @@ void run_grouped(const GroupedLinearArgs& a, ExecContext& context) {
       const int64_t pair = a.sorted_token_ids[block * a.block_m + i];
       if (pair >= a.num_pairs) continue;
       x_rows[filled] = row_of(x, pair / a.x_divisor);
-      x_sums[filled] = sums_row(sums, pair / a.x_divisor, 0);
+      x_sums[filled] = inputs.sums_row(pair / a.x_divisor);
+      if (x_scales != nullptr) x_scales[filled] = inputs.scales_row(pair / a.x_divisor);
       y_rows[filled++] = const_cast<void*>(row_of(a.y, pair));
       ++jobs[num_jobs - 1].rows;
     }
@@ -395,6 +499,7 @@ void run_grouped(const GroupedLinearArgs& a, ExecContext& context) {
 
 template <class Desc>
 std::string supports_simd(const Desc& desc) {
+  if (desc.int8) return "does not quantise x";
   const bool x = desc.x == DType::f32 || desc.x == DType::bf16;
   const bool plain = desc.weight == DType::f32 || desc.weight == DType::bf16 || desc.weight == DType::f16;
   return x && (plain || is_block(desc.weight)) ? "" : "takes f32 or bf16 x and f32, bf16, f16 or block weights";
@@ -404,8 +509,20 @@ template <class Desc>
 std::string supports_avx512_bf16(const Desc& desc) {
   std::string lacking = cpu::without_avx512_bf16();
   if (!lacking.empty()) return lacking;
+  if (desc.int8) return "does not quantise x";
   const bool weight = desc.weight == DType::bf16 || is_block(desc.weight);
   return desc.x == DType::bf16 && weight ? "" : "takes bf16 x and bf16 or block weights";
+}
+
+template <class Desc>
+std::string supports_simd_int8(const Desc& desc) {
+  return desc.int8 && is_block(desc.weight) ? "" : "takes x as int8 and block weights";
+}
+
+template <class Desc>
+std::string supports_avx512_int8(const Desc& desc) {
+  std::string lacking = cpu::without_avx512_vnni();
+  return lacking.empty() ? supports_simd_int8(desc) : lacking;
 }
 
 }  // namespace
@@ -420,6 +537,12 @@ extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_lin
 extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear{
     "simd.grouped_linear", Level::simd, panel::supports_simd<GroupedLinearDesc>, panel::run_grouped<panel::Set::simd>,
     WeightLayout::panel};
+extern const Implementation<LinearDesc, LinearArgs> linear_int8{
+    "simd.linear_int8", Level::simd, panel::supports_simd_int8<LinearDesc>, panel::run_linear<panel::Set::simd_int8>,
+    WeightLayout::panel};
+extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear_int8{
+    "simd.grouped_linear_int8", Level::simd, panel::supports_simd_int8<GroupedLinearDesc>,
+    panel::run_grouped<panel::Set::simd_int8>, WeightLayout::panel};
 }  // namespace simd
 
 namespace avx512 {
@@ -432,6 +555,12 @@ extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_lin
 extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear{
     "avx512.grouped_linear", Level::avx512, panel::supports_avx512_bf16<GroupedLinearDesc>,
     panel::run_grouped<panel::Set::avx512_bf16>, WeightLayout::panel};
+extern const Implementation<LinearDesc, LinearArgs> linear_int8{
+    "avx512.linear_int8", Level::avx512, panel::supports_avx512_int8<LinearDesc>,
+    panel::run_linear<panel::Set::avx512_int8>, WeightLayout::panel};
+extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear_int8{
+    "avx512.grouped_linear_int8", Level::avx512, panel::supports_avx512_int8<GroupedLinearDesc>,
+    panel::run_grouped<panel::Set::avx512_int8>, WeightLayout::panel};
 }  // namespace avx512
 
 }  // namespace medley

@@ -152,8 +152,12 @@ Linear::Linear(LoadContext& context, const std::vector<LinearPart>& parts) {
     const std::vector<TensorView> run(views.begin() + std::ptrdiff_t(begin), views.begin() + std::ptrdiff_t(end));
     Segment segment;
     segment.first = rows_of(std::span(views).first(begin));
-    segment.kernel = context.kernels.resolve(
-        linear_op(), {.in = in_, .out = rows_of(run), .x = context.dtype, .weight = packed_dtype(run[0])});
+    const DType stored = packed_dtype(run[0]);
+    segment.kernel = context.kernels.resolve(linear_op(), {.in = in_,
+                                                           .out = rows_of(run),
+                                                           .x = context.dtype,
+                                                           .weight = stored,
+                                                           .int8 = context.int8 && is_block(stored)});
     const WeightLayout layout = segment.kernel.layout;
     std::shared_ptr<const PackedMatrices>& packed =
         context.packed[key_of(layout, std::span(parts).subspan(begin, end - begin))];
@@ -209,6 +213,7 @@ ExpertLinear::ExpertLinear(LoadContext& context, const std::vector<std::vector<T
     desc.x = context.dtype;
     desc.in = parts[0].size(1), desc.out = rows_of(run_of(parts));
     desc.weight = packed_dtype(parts[begin]);
+    desc.int8 = context.int8 && is_block(desc.weight);
     segment.kernel = context.kernels.resolve(grouped_linear_op(), desc);
     std::vector<std::vector<TensorView>> runs;
     for (const std::vector<TensorView>& slot : slots) runs.push_back(run_of(slot));

@@ -25,6 +25,7 @@ SOURCE = pathlib.Path(sys.argv[2])
 JAMBA = str(SOURCE / "models/demo-jamba")
 DEEPSEEK = str(SOURCE / "models/demo-deepseek")
 LLAMA = str(SOURCE / "tests/golden/llama")
+GGUF = str(SOURCE / "tests/golden/gguf_llama/model.gguf")
 TIMEOUT = 120
 
 
@@ -72,14 +73,14 @@ class Case(unittest.TestCase):
 class UsageTest(Case):
     def test_help_has_every_option_and_examples(self):
         wanted = {
-            "run": "-n --temperature --top-p --top-k --min-p --seed --samples --stop --chat -i --ids --format --ignore-eos --dtype "
+            "run": "-n --temperature --top-p --top-k --min-p --seed --samples --stop --chat -i --ids --format --ignore-eos --dtype --activations "
                    "--threads --max-batched-tokens --memory --reproducible --quiet --kernels --backend",
-            "logits": "--ids --out --chunk --dtype --reproducible --backend",
+            "logits": "--ids --out --chunk --dtype --activations --reproducible --backend",
             "inspect": "--json --memory --dtype --backend",
             "tokenize": "--show --lines --no-special",
-            "bench model": "--random-weights --batch --context --prefill --backend --dtype --no-graphs",
+            "bench model": "--random-weights --batch --context --prefill --backend --dtype --activations --no-graphs",
             "bench kernels": "--backend --peers",
-            "verify": "--chunk --dtype --reproducible --threads --kernels --backend",
+            "verify": "--chunk --dtype --activations --reproducible --threads --kernels --backend",
         }
         overview = self.good("--help")
         for command, options in wanted.items():
@@ -102,7 +103,7 @@ class UsageTest(Case):
                           ("run", JAMBA, "hi", "--min-p", "2"), ("run", JAMBA, "hi", "--seed", "x"), ("run", JAMBA, "hi", "--seed", "-1"),
                           ("run", JAMBA, "hi", "--samples", "0"), ("run", JAMBA, "-i", "--samples", "2"),
                           ("run", JAMBA, "hi", "--stop", ""), ("run", JAMBA, "hi", "--format", "xml"),
-                          ("run", JAMBA, "hi", "--dtype", "f64"), ("run", JAMBA, "hi", "--memory", "lots"),
+                          ("run", JAMBA, "hi", "--dtype", "f64"), ("run", JAMBA, "hi", "--activations", "int4"), ("run", JAMBA, "hi", "--memory", "lots"),
                           ("run", JAMBA, "hi", "--threads", "-2"), ("run", JAMBA, "hi", "--kernels", "magic"), ("run", JAMBA, "hi", "--backend", "tpu"),
                           ("run", JAMBA, "hi", "--max-batched-tokens", "0"),
                           ("run", JAMBA, "--ids", "1,a"), ("run", JAMBA, "--ids", ""), ("run", JAMBA, "hi", "--ids", "1"),
@@ -123,6 +124,8 @@ class UsageTest(Case):
         self.bad(1, "inspect", self.folder / "x.json", says="x.json")
         self.bad(1, "verify", JAMBA + "x", says="demo-jambax")
         self.bad(1, "tokenize", LLAMA, "hi", says="tokenizer.json")
+        self.bad(1, "run", JAMBA, "hi", "--backend", "cpu", "--activations", "int8", says=["demo-jamba", "quantised in blocks"])
+        self.bad(1, "run", GGUF, "--ids", "1", "--backend", "cuda", "--activations", "int8", says="backend cuda has no kernels")
         self.bad(1, "run", JAMBA, "hi", "-n", "5000", says=["5,000", "1,024"])
         self.bad(1, "run", JAMBA, "hi", "--memory", "100K", says=["cannot fit", "2 tokens"])
         self.bad(1, "run", JAMBA, "--ids", "5000", says=["5000", "2048"])
@@ -475,6 +478,14 @@ class LogitsTest(Case):
             said = float(re.search(r"max error (\S+)", line)[1])
             self.assertAlmostEqual(said / error, 1, delta=0.01)
 
+    def test_activations_in_int8_leave_no_trace_of_the_chunks(self):
+        ids = list(range(3, 40))
+        options = ("--activations", "int8", "--reproducible", "--threads", "2")
+        whole = self.logits(GGUF, ids, *options)
+        for chunk in ("1", "7"):
+            self.assertEqual(self.logits(GGUF, ids, "--chunk", chunk, *options), whole)
+        self.assertNotEqual(self.logits(GGUF, ids), whole)
+
     def test_mtp_logits_are_the_recorded_ones(self):
         model = SOURCE / "tests/golden/glm4_moe_mtp"
         expected = read_safetensors(model / "expected.safetensors")
@@ -508,6 +519,13 @@ class VerifyTest(Case):
                                   r"\(aim 1.0e-04, bar 1.0e-03\), greedy \d+/20")
         self.assertRegex(out, r"(?m)^PASS 0 mtp: 36 tokens, max error \d\.\d+e-\d+ of the deviation")
         self.assertRegex(self.good("verify", LLAMA, "--dtype", "bf16"), r"^PASS 0: .* rms error")
+
+    def test_activations_in_int8_have_a_bar_of_their_own(self):
+        for options in ((), ("--dtype", "bf16")):
+            out = self.good("verify", GGUF, "--activations", "int8", *options)
+            self.assertRegex(out, r"(?m)^PASS 0: \d+ tokens, rms error")
+            for error in re.findall(r"rms error (\S+) of", out):
+                self.assertGreater(float(error), 0.002, "nothing was quantised")
 
     def copy(self, change, model=LLAMA):
         for name in ("config.json", "model.safetensors"):

@@ -1,4 +1,4 @@
-// For processors of another family: cpu::has_avx512_bf16() is false there, so that nothing here is ever called.
+// For processors of another family: cpu.h says that they have none of it, so that nothing here is ever called.
 #include "kernels/block_linear.h"
 #include "kernels/panel_linear.h"
 
@@ -9,6 +9,11 @@ const panel::Tiles bf16_tiles = {};
 
 const block::Kernels* block_bf16_kernels(const block::Format& format);
 const block::Kernels* block_bf16_kernels(const block::Format&) {
+  return nullptr;
+}
+
+const block::Kernels* block_int8_kernels(const block::Format& format);
+const block::Kernels* block_int8_kernels(const block::Format&) {
   return nullptr;
 }
 

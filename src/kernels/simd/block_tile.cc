@@ -166,6 +166,14 @@ constexpr int vectors() {
   return fit * lanes <= int(block::width) ? fit : int(block::width) / lanes;
 }
 
+// Of x in int8 (whose products with codes are integers below 2^24: exact in any order): the scale of a column.
+HWY_INLINE const float* x_scale_at(const float* const* x_scales, int row, int64_t column) {
+  return x_scales != nullptr ? x_scales[row] + column / block::unit : nullptr;
+}
+HWY_INLINE V scaled(V scale, const float* x_scale) {
+  return x_scale != nullptr ? hn::Mul(scale, hn::Set(D(), *x_scale)) : scale;
+}
+
 template <int rows, int group, bool minimum>
 void multiply(const Tile& t) {
   constexpr int count = vectors<rows>();
@@ -193,10 +201,11 @@ void multiply(const Tile& t) {
       HWY_UNROLL(6)
       for (int r = 0; r < rows; ++r) {
         const V x_sum = minimum ? hn::Set(d, t.x_sums[r][t.first_group + g]) : hn::Zero(d);
+        const float* x_scale = x_scale_at(t.x_scales, r, (t.first_group + g) * group);
         HWY_UNROLL(8)
         for (int j = 0; j < count; ++j) {
           float* to = t.sums + r * block::width + first + j * lanes;
-          V total = hn::MulAdd(hn::LoadU(d, t.d + at + j * lanes), sums[r][j], hn::LoadU(d, to));
+          V total = hn::MulAdd(scaled(load(t.d + at + j * lanes), x_scale), sums[r][j], hn::LoadU(d, to));
           if constexpr (minimum) total = hn::NegMulAdd(hn::LoadU(d, t.m + at + j * lanes), x_sum, total);
           hn::StoreU(total, d, to);
         }
@@ -252,10 +261,11 @@ void direct(const Direct& t) {
         HWY_UNROLL(6)
         for (int r = 0; r < rows; ++r) {
           const V x_sum = minimum ? hn::Set(d, t.x_sums[r][unit * groups + g]) : hn::Zero(d);
+          const float* x_scale = x_scale_at(t.x_scales, r, unit * block::unit);
           HWY_UNROLL(8)
           for (int j = 0; j < count; ++j) {
             float* to = t.sums + r * block::width + first + j * lanes;
-            V total = hn::MulAdd(load(scale + at + j * lanes), sums[r][j], load(to));
+            V total = hn::MulAdd(scaled(load(scale + at + j * lanes), x_scale), sums[r][j], load(to));
             if constexpr (minimum) total = hn::NegMulAdd(load(minima + at + j * lanes), x_sum, total);
             store(total, to);
           }
