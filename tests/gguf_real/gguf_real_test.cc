@@ -33,10 +33,11 @@ class GgufRealTest : public testing::TestWithParam<std::string> {
     FAIL() << path_ << " is not there, and nothing says why: tools/fetch_gguf.py fetches it";
   }
 
-  std::unique_ptr<EngineCore> load() const {
+  std::unique_ptr<EngineCore> load(const char* activations = "auto") const {
     EngineOptions options;
     options.backend = "cpu";
     options.dtype = "f32";
+    options.activations = activations;
     options.memory = size_t(256) << 20;
     return EngineCore::load(path_, options, 0);
   }
@@ -107,6 +108,35 @@ TEST_P(GgufRealTest, GreedyContinuationsAreLlamaCppsWhereItDecides) {
     EXPECT_TRUE(exact.same == 32 || exact.gap < 2 * apart) << prompts[i]["text"] << ", gap " << exact.gap;
     EXPECT_TRUE(rounded.same == 32 || rounded.gap < 2 * distance) << prompts[i]["text"] << ", gap " << rounded.gap;
   }
+}
+
+// Both round activations to 8 bits, in other groups and with scales of other types: the errors that this makes must be
+// of one size.
+TEST_P(GgufRealTest, ActivationsInInt8AreAsFarFromFloat32AsLlamaCpps) {
+  const auto engine = load("int8");
+  const json &prompts = recorded_["prompts"], &float32 = recorded_["float32"], &blocks = recorded_["blocks"];
+  const auto vocab = size_t(engine->info().vocab_size);
+  double ours = 0, theirs = 0;
+  int count = 0;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const Ids ids = prompts[i]["ids"].get<Ids>(), sampled = float32[i]["logit_ids"].get<Ids>(),
+              also = blocks[i]["logit_ids"].get<Ids>();
+    const std::vector<float> logits = run_logits(*engine, ids);
+    for (size_t s = 0; s < sampled.size(); ++s) {
+      const auto same = std::find(also.begin(), also.end(), sampled[s]);
+      if (same == also.end()) continue;  // not recorded in both runs
+      const double exact = float32[i]["logits"][s], rounded = blocks[i]["logits"][size_t(same - also.begin())];
+      ours += std::pow(logits[(ids.size() - 1) * vocab + size_t(sampled[s])] - exact, 2);
+      theirs += std::pow(rounded - exact, 2);
+      ++count;
+    }
+  }
+  ours = std::sqrt(ours / count), theirs = std::sqrt(theirs / count);
+  std::cout << fmt::format("logits from float32's, root of the mean square over {}: medley {:.3f}, llama.cpp {:.3f}\n",
+                           count, ours, theirs);
+  EXPECT_GT(count, 200);
+  EXPECT_GT(ours, 0) << "nothing was rounded";
+  EXPECT_LT(ours, 1.5 * theirs);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GgufRealTest, testing::Values("smollm2", "gemma3"),
