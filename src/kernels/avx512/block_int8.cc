@@ -131,6 +131,7 @@ void multiply(const Tile& t) {
     for (int g = 0; g < groups; ++g) {
       Sums<rows> sums;
       start_group<rows>(x, g, sums);
+#pragma GCC unroll 8
       for (int c = g * group / 4; c < (g + 1) * group / 4; ++c, q += 4 * block::width) {
         const __m512i w[4] = {_mm512_load_si512(q), _mm512_load_si512(q + 64), _mm512_load_si512(q + 128),
                               _mm512_load_si512(q + 192)};
