@@ -106,15 +106,15 @@ TEST(BlockInt8, KernelsStayWithinTheRoundingsOfTheirGroups) {
         x.fill(rng, 3);
         const Rng seed = rng;
         std::vector<float> reference;
+        std::vector<Expected> expected;  // from the first kernel's copy of the weight
         for (const auto& kernel : runnable(linear_op(), desc)) {
           SCOPED_TRACE(fmt::format("{} {} tokens {}", kernel.name(), desc.describe(), tokens));
           Rng same = seed;
           const Weight weight(same, type, kernel->layout, n, k);
           Tensor y(DType::f32, {tokens, n});
           launch(linear_op(), *kernel, {x, weight.view, nullptr, y}, machine.context);
-          std::vector<Expected> expected;
           const BlockFormat& format = format_of(type);
-          for (int64_t t = 0; t < tokens; ++t)
+          for (int64_t t = 0; reference.empty() && t < tokens; ++t)
             for (int64_t row = 0; row < n; ++row) {
               double sum = 0, absolute = 0;
               for (int64_t at = 0; at < k; at += columns) {

@@ -131,15 +131,17 @@ void multiply(const Tile& t) {
     for (int g = 0; g < groups; ++g) {
       Sums<rows> sums;
       start_group<rows>(x, g, sums);
-      for (int c = g * group / 4; c < (g + 1) * group / 4; ++c, q += 4 * block::width) {
+#pragma GCC unroll 8
+      for (int c = 0; c < group / 4; ++c) {
         const __m512i w[4] = {_mm512_load_si512(q), _mm512_load_si512(q + 64), _mm512_load_si512(q + 128),
                               _mm512_load_si512(q + 192)};
 #pragma GCC unroll 6
         for (int r = 0; r < rows; ++r) {
-          const __m512i four = broadcast(x[r]->q + 4 * c);
+          const __m512i four = broadcast(x[r]->q + g * group + 4 * c);
 #pragma GCC unroll 4
           for (int j = 0; j < 4; ++j) sums[r][j] = _mm512_dpbusd_epi32(sums[r][j], w[j], four);
         }
+        q += 4 * block::width;
       }
       finish_group<rows, minimum>(x, g, d, m, sums, t.sums);
       d += block::width, m += block::width;
