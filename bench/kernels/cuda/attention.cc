@@ -126,6 +126,7 @@ void pieces(Bench& bench, int64_t heads, int64_t tokens) {
 
 void attention(Bench& bench) {
   for (int page : {64, 16}) mla(bench, 16, 128, 4096, page);
+  for (int batch : {1, 8}) mla(bench, 16, batch, 4096, 64);
   mla(bench, 16, 1, 32768, 64);
   mla(bench, 128, 128, 4096, 64);
   mla(bench, 128, 1, 4096, 64);

@@ -190,6 +190,13 @@ TEST_F(CudaAttentionTest, GroupedQueriesOnTensorCores) {
   }
 }
 
+// Lengths on both sides of every step and piece, one new token each.
+std::vector<std::pair<int, int>> spread_lengths(int count) {
+  std::vector<std::pair<int, int>> lengths;
+  for (int i = 0; i < count; ++i) lengths.emplace_back(std::max(0, i / 2 * 19 % 26 * 64 - 1 + i % 2), 1);
+  return lengths;
+}
+
 TEST_F(CudaAttentionTest, MlaDecodeOnTensorCores) {
   struct Case {
     int64_t heads;
@@ -203,6 +210,13 @@ TEST_F(CudaAttentionTest, MlaDecodeOnTensorCores) {
       {16, 16, DType::bf16, {{1000, 1}, {5, 1}, {700, 1}}},
       {16, 48, DType::f32, {{1000, 3}, {509, 6}, {0, 0}, {77, 1}, {0, 21}}},
       {24, 32, DType::f32, {{130, 2}, {640, 9}}},
+      // Few query rows: a piece of 512 keys is spread over a cluster, in steps of 64, if the step is small (each row
+      // alone is), and walked through by one block if it is not (the last of these cases).
+      {16, 64, DType::bf16, {{0, 1}, {62, 1}, {447, 1}, {448, 1}, {512, 1}, {4095, 1}, {9000, 1}}},
+      {8, 16, DType::f32, {{510, 2}, {0, 2}, {63, 2}, {1023, 2}, {1500, 1}, {0, 0}, {5000, 2}}},
+      {3, 48, DType::f32, {{509, 5}, {60, 5}, {2047, 3}}},
+      {16, 32, DType::f32, {{20000, 1}, {3000, 1}}},
+      {16, 64, DType::f32, spread_lengths(160)},
       {128, 64, DType::f32, {{2046, 1}, {2047, 1}, {2048, 2}, {3000, 1}, {0, 5}}},
       {64, 16, DType::bf16, {{2500, 1}, {17, 1}}},
       // As many as make a block take all pieces of its queries, and add them itself.

@@ -10,26 +10,20 @@
 #include <algorithm>
 
 #include "kernels/attention.h"
-#include "kernels/cuda/common.h"
-#include "kernels/sm90/hopper.h"
+#include "kernels/sm90/mla.h"
 #include "kernels/sm90/tensor_map.h"
 
 namespace medley::sm90 {
 namespace {
+
+using namespace absorbed;
 
 using cuda::blocks_for;
 using cuda::check_launch;
 using cuda::data_of;
 using cuda::stream_of;
 
-constexpr int latent = 512, key_dim = 576;
-constexpr int rows = 64;                           // query rows of a block: the M of the matrix instruction
-constexpr int keys = 64;                           // of one buffer
-constexpr int tile_columns = 64;                   // 128 bytes: the swizzle's width
-constexpr int tile_bytes = rows * 128;             // 64 rows of 64 elements
-constexpr int tiles = key_dim / tile_columns;      // 9: eight of the latent, one rotary
-constexpr int operand_bytes = tiles * tile_bytes;  // 72 KiB: the queries, or 64 keys
-constexpr int parts = 3;                           // barriers a buffer: the product starts when a third has landed
+constexpr int parts = 3;  // barriers a buffer: the product starts when a third has landed
 constexpr int part_tiles = tiles / parts;
 constexpr int consumers = 256;            // two warpgroups
 constexpr int threads = consumers + 128;  // and one that copies: registers move between whole warpgroups only
@@ -46,49 +40,6 @@ struct Shared {
   uint64_t full[2][parts], empty[2], queries_full, queries_empty;
 };
 constexpr int shared_bytes = sizeof(Shared);
-
-struct Mla {
-  const float* q;
-  void* y;
-  float* partial;      // [tokens of this launch, max_pieces, heads, latent], normalised
-  float* partial_lse;  // [tokens of this launch, max_pieces, heads], base 2
-  const int32_t *block_table, *row_offsets, *computed;
-  int64_t q_token, q_head, y_token, y_head, table_stride;
-  int32_t tokens_per_block, copy_rows, num_rows, heads, row_tiles, max_pieces, piece_tokens;
-  int32_t group_pieces, groups;     // pieces one block takes in a row, with the same queries; no result depends on them
-  int32_t first_token, last_token;  // this launch's tokens of the step
-  float scale_log2;
-  bool y_bf16, merges;  // merges: a block has all pieces of its queries and adds them itself
-};
-
-// One block's work: 64 query rows of one request against some of its pieces.
-struct Work {
-  int row;
-  int token, computed;  // the request's first new token, and what it had before
-  int first, count;     // query rows, numbered token * heads + head within the request
-  int begin, end;       // keys of the pieces
-};
-
-__device__ int work_items(const Mla& a) {
-  return a.row_tiles * a.num_rows * a.groups;
-}
-
-// Neighbouring blocks take the 64-row tiles of one request, so that they read the same keys at the same time.
-__device__ bool open_work(const Mla& a, int index, Work& work) {
-  const int tile = index % a.row_tiles, group = index / a.row_tiles / a.num_rows;
-  work.row = index / a.row_tiles % a.num_rows;
-  work.token = a.row_offsets[work.row];
-  work.computed = a.computed[work.row];
-  const int all = (a.row_offsets[work.row + 1] - work.token) * a.heads;
-  work.first = tile * rows;
-  work.count = min(rows, all - work.first);
-  if (work.count <= 0) return false;
-  const int last = (work.first + work.count - 1) / a.heads;
-  if (work.token + last < a.first_token || work.token + work.first / a.heads >= a.last_token) return false;
-  work.begin = group * a.group_pieces * a.piece_tokens;
-  work.end = min(work.begin + a.group_pieces * a.piece_tokens, work.computed + last + 1);
-  return work.begin < work.end;
-}
 
 // One warp of the third warpgroup; its first lanes issue a copy each: three tiles of up to four runs of pages.
 __device__ void feed(const CUtensorMap* map, const Mla& a, Shared& shared, int step_keys) {
@@ -171,21 +122,6 @@ struct Softmax {
   float total[2] = {0, 0};                    // of this thread's own columns in this warpgroup's own buffers
 };
 
-// The instruction by itself; exp2f adds four for denormal results.
-__device__ float exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-__device__ float quad_max(float value) {
-  value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 1));
-  return fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 2));
-}
-__device__ float quad_sum(float value) {
-  value += __shfl_xor_sync(0xffffffffu, value, 1);
-  return value + __shfl_xor_sync(0xffffffffu, value, 2);
-}
-
 // Starts the scores of 2 n keys of a buffer, from row `first` on: [64 queries x 2 n keys].
 template <int n>
 __device__ void multiply_keys(Shared& shared, int stage, int first, uint32_t parity, float (&scores)[n]) {
@@ -204,34 +140,12 @@ __device__ void multiply_keys(Shared& shared, int stage, int first, uint32_t par
   wgmma_commit();
 }
 
-// Keys at or past `limit[i]` are not seen by the thread's row i.
-template <int n>
-__device__ void mask(float (&scores)[n], int first_key, int quad, const int (&limit)[2]) {
-  if (first_key + 2 * n <= min(limit[0], limit[1])) return;
-#pragma unroll
-  for (int i = 0; i < n; ++i)
-    if (first_key + i / 4 * 8 + quad * 2 + i % 2 >= limit[i / 2 % 2]) scores[i] = -INFINITY;
-}
-
 // Rows of the values that no query sees may hold anything, also NaN, and 0 * NaN is NaN.
 __device__ void clear_values(std::byte* block, int from, int thread, int stride) {
   const int pieces = (keys - from) * 8;  // of 16 bytes, per tile
   for (int item = thread; item < pieces * (latent / tile_columns); item += stride)
     *reinterpret_cast<uint4*>(block + item / pieces * tile_bytes + from * 128 + item % pieces * 16) =
         make_uint4(0, 0, 0, 0);
-}
-
-// Where the first piece's result of (token, head) lies; the next piece's, `heads` further on.
-__device__ int64_t partial_item(const Mla& a, int token, int head) {
-  return int64_t(token - a.first_token) * a.max_pieces * a.heads + head;
-}
-
-__device__ void write_two(const Mla& a, int64_t at, float x, float y) {
-  if (a.y_bf16) {
-    *reinterpret_cast<__nv_bfloat162*>(static_cast<__nv_bfloat16*>(a.y) + at) = __floats2bfloat162_rn(x, y);
-  } else {
-    *reinterpret_cast<float2*>(static_cast<float*>(a.y) + at) = make_float2(x, y);
-  }
 }
 
 // The last piece of a row, in registers, and the pieces before, which this very thread wrote: as merge_pieces() adds
@@ -303,10 +217,6 @@ __device__ void write_rows(const Mla& a, const Work& work, int begin, int group,
   }
 }
 
-// A row's weights may grow to 2^8 before its sums are brought to the new maximum: float32 holds that easily, and most
-// buffers then cost no pass over the accumulators. Decided by each row for itself.
-constexpr float rescale_above = 8;
-
 // Scores to weights, as bf16 in the buffer's rotary tile, from its 16-byte piece `first_piece` on. Returns by what the
 // sums must be scaled.
 template <int n>
@@ -324,15 +234,11 @@ __device__ void weigh(const Mla& a, Shared& shared, int stage, int first_piece, 
   }
   named_sync(1, consumers);  // also: everybody is done with the rotary tile
 
-  float base[2];
+  float base[2], added[2] = {0, 0};
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float now = fmaxf(highest[half], shared.highest[1 - group][row + half * 8]);
-    const float before = softmax.highest[half];
-    if (now > before + rescale_above) softmax.highest[half] = now;
-    base[half] = softmax.highest[half] == -INFINITY ? 0.0f : softmax.highest[half];  // none seen: weights exp2(-inf)
-    rescale[half] = exp2(before - base[half]);
-    softmax.total[half] *= rescale[half];
+    base[half] = raise(now, softmax.highest[half], rescale[half]);
   }
   std::byte* weights = shared.k[stage] + (tiles - 1) * tile_bytes + row * 128 + quad * 4;
 #pragma unroll
@@ -340,11 +246,13 @@ __device__ void weigh(const Mla& a, Shared& shared, int stage, int first_piece, 
     const int half = i / 2 % 2;
     const float x = exp2(fmaf(scores[i], a.scale_log2, -base[half])),
                 y = exp2(fmaf(scores[i + 1], a.scale_log2, -base[half]));
-    softmax.total[half] += x + y;
+    added[half] += x + y;
     // Row r + 8 has the swizzle of row r.
     *reinterpret_cast<__nv_bfloat162*>(weights + half * 8 * 128 + ((first_piece + i / 4) ^ g) * 16) =
         __floats2bfloat162_rn(x, y);
   }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) softmax.total[half] = fmaf(softmax.total[half], rescale[half], added[half]);
 }
 
 // Starts out[64 x 256] += weights[64 x 64 keys] values[64 keys x 256 columns of this warpgroup] for one buffer.
@@ -506,88 +414,6 @@ __global__ void __launch_bounds__(threads, 1) mla(const __grid_constant__ CUtens
   }
 }
 
-// Pieces of (token, head), weighted by their share of the softmax's sum and added in ascending order: four columns of
-// each of `at_once` rows a thread. Rows with nothing to add have 0 pieces.
-template <int at_once>
-__device__ void merge_pieces(const Mla& a, const int64_t (&item)[at_once], const int (&pieces)[at_once], int column,
-                             float4 (&sum)[at_once]) {
-  constexpr int unrolled = at_once == 1 ? 16 : 4;  // pieces in flight
-  float highest[at_once], total[at_once];
-  int most = 0;
-#pragma unroll
-  for (int r = 0; r < at_once; ++r) {
-    highest[r] = -INFINITY, total[r] = 0, sum[r] = make_float4(0, 0, 0, 0);
-    most = max(most, pieces[r]);
-    for (int p = threadIdx.x % 32; p < pieces[r]; p += 32)
-      highest[r] = fmaxf(highest[r], a.partial_lse[item[r] + int64_t(p) * a.heads]);
-    highest[r] = cuda::warp_max(highest[r]);
-  }
-  for (int first = 0; first < most; first += unrolled) {
-    float weights[unrolled][at_once];
-    float4 values[unrolled][at_once];
-#pragma unroll
-    for (int i = 0; i < unrolled; ++i)
-#pragma unroll
-      for (int r = 0; r < at_once; ++r) {
-        const bool used = first + i < pieces[r];
-        const int64_t at = item[r] + int64_t(used ? first + i : 0) * a.heads;
-        weights[i][r] = used ? a.partial_lse[at] : -INFINITY;
-        values[i][r] =
-            used ? __ldcs(reinterpret_cast<const float4*>(a.partial + at * latent + column)) : make_float4(0, 0, 0, 0);
-      }
-#pragma unroll
-    for (int i = 0; i < unrolled; ++i)
-#pragma unroll
-      for (int r = 0; r < at_once; ++r) {
-        if (first + i >= pieces[r]) continue;
-        const float weight = exp2f(weights[i][r] - highest[r]);
-        total[r] += weight;
-        sum[r].x = fmaf(weight, values[i][r].x, sum[r].x), sum[r].y = fmaf(weight, values[i][r].y, sum[r].y);
-        sum[r].z = fmaf(weight, values[i][r].z, sum[r].z), sum[r].w = fmaf(weight, values[i][r].w, sum[r].w);
-      }
-  }
-#pragma unroll
-  for (int r = 0; r < at_once; ++r) {
-    const float inverse = 1.0f / total[r];
-    sum[r].x *= inverse, sum[r].y *= inverse, sum[r].z *= inverse, sum[r].w *= inverse;
-  }
-}
-
-__device__ void write_four(const Mla& a, int token, int head, int column, float4 sum) {
-  const int64_t at = token * a.y_token + head * a.y_head + column;
-  if (a.y_bf16) {
-    auto* y = static_cast<__nv_bfloat162*>(a.y) + at / 2;
-    y[0] = __floats2bfloat162_rn(sum.x, sum.y);
-    y[1] = __floats2bfloat162_rn(sum.z, sum.w);
-  } else {
-    auto* y = static_cast<float2*>(a.y) + at / 2;
-    y[0] = make_float2(sum.x, sum.y);
-    y[1] = make_float2(sum.z, sum.w);
-  }
-}
-
-// Block (one or two heads, token): two where there are many tokens, one where few must hurry.
-template <int merged_heads>
-__global__ void __launch_bounds__(latent / 4) merge(Mla a) {
-  const int first = blockIdx.x * merged_heads, token = a.first_token + blockIdx.y;
-  if (token >= a.row_offsets[a.num_rows]) return;
-  const int row = cuda::warp_row_of(a.row_offsets, a.num_rows, token);
-  const int needed = (a.computed[row] + token - a.row_offsets[row]) / a.piece_tokens + 1;
-  if (needed == 1) return;  // written already
-  int64_t item[merged_heads];
-  int pieces[merged_heads];
-  float4 sum[merged_heads];
-#pragma unroll
-  for (int r = 0; r < merged_heads; ++r) {
-    item[r] = partial_item(a, token, first + r);
-    pieces[r] = first + r < a.heads ? needed : 0;
-  }
-  merge_pieces(a, item, pieces, threadIdx.x * 4, sum);
-#pragma unroll
-  for (int r = 0; r < merged_heads; ++r)
-    if (pieces[r] > 0) write_four(a, token, first + r, threadIdx.x * 4, sum[r]);
-}
-
 // Short pieces spread one long request over the chip; but a piece of few keys costs as much memory traffic for its
 // partial result as for its keys. With 64 heads or more a piece's result is 128 KiB.
 int32_t piece_tokens(int64_t heads) {
@@ -673,17 +499,18 @@ void run(const PagedAttentionArgs& a, ExecContext& context) {
   for (int64_t first = 0; first < tokens; first += per_launch) {
     args.first_token = int32_t(first);
     args.last_token = int32_t(std::min(tokens, first + per_launch));
+    // Up to two rounds of the clusters are faster than one piece a block; from four on they are slower. Same bits.
+    if (args.piece_tokens == spread_keys && a.rows.max_new_tokens * heads <= spread_rows && tokens <= per_launch &&
+        int64_t(args.num_rows) * args.max_pieces <= 2 * spread_clusters()) {
+      args.group_pieces = 1, args.groups = args.max_pieces, args.merges = false;
+      attend_spread(map, args, stream_of(context));
+      if (args.max_pieces > 1) merge_pieces(args, true, stream_of(context));
+      break;
+    }
     const int64_t items = int64_t(args.row_tiles) * args.num_rows * args.groups;
     const auto kernel = heads >= rows ? mla<Pairs> : mla<Halves>;
     kernel<<<unsigned(std::min<int64_t>(items, processors)), threads, shared_bytes, stream_of(context)>>>(map, args);
-    if (args.max_pieces > 1 && !args.merges) {
-      const unsigned count = unsigned(args.last_token - args.first_token);
-      if (count * heads <= 1024) {
-        merge<1><<<dim3(heads, count), latent / 4, 0, stream_of(context)>>>(args);
-      } else {
-        merge<2><<<dim3(blocks_for(heads, 2), count), latent / 4, 0, stream_of(context)>>>(args);
-      }
-    }
+    if (args.max_pieces > 1 && !args.merges) merge_pieces(args, false, stream_of(context));
   }
   check_launch("paged_attention");
 }
