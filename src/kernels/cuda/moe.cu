@@ -106,21 +106,30 @@ __device__ unsigned largest(const unsigned (&keys)[most]) {
   return best;
 }
 
+// Where a token's experts and their weights go.
+struct Routing {
+  const float* logits;
+  int64_t logits_stride;
+  const float* bias;
+  RoutingRule rule;
+  int each;  // experts a lane
+  int64_t tokens;
+  int32_t* ids;
+  int64_t ids_stride;
+  float* weights;
+  int64_t weights_stride;
+};
+
+// Lane k's expert of token t, the k-th in ascending order; -1 from top_k on.
 template <int most, bool fours>
-__global__ void __launch_bounds__(route_warps * 32)
-    route_tokens(const float* logits, int64_t logits_stride, const float* bias, RoutingRule rule, int each,
-                 int64_t tokens, int32_t* ids, int64_t ids_stride, float* weights, int64_t weights_stride) {
-  __shared__ int2 chosen[route_warps][32];
-  let_next_kernel_come();
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int64_t t = int64_t(blockIdx.x) * route_warps + warp;
-  if (t >= tokens) return;
-  const int first = lane * each, count = min(each, max(rule.experts - first, 0));
+__device__ int route_token(const Routing& a, int64_t t, int2* chosen) {
+  const RoutingRule& rule = a.rule;
+  const int lane = threadIdx.x % 32, first = lane * a.each, count = min(a.each, max(rule.experts - first, 0));
   float scores[most], added[most];
 #pragma unroll
-  for (int j = 0; j < most; ++j) added[j] = bias != nullptr && j < count ? bias[first + j] : 0.0f;
+  for (int j = 0; j < most; ++j) added[j] = a.bias != nullptr && j < count ? a.bias[first + j] : 0.0f;
   await_earlier_kernels();
-  logits += t * logits_stride + first;
+  const float* logits = a.logits + t * a.logits_stride + first;
 #pragma unroll
   for (int j = 0; j < most; ++j) {
     if constexpr (fours) {
@@ -154,7 +163,7 @@ __global__ void __launch_bounds__(route_warps * 32)
     // A broken token routes somewhere and harms itself only.
     keys[j] = j >= count ? 0 : ordered(isnan(value) ? -INFINITY : value);
   }
-  if (rule.group_score != GroupScore::none && rule.top_groups < rule.groups) close_groups(keys, rule, each);
+  if (rule.group_score != GroupScore::none && rule.top_groups < rule.groups) close_groups(keys, rule, a.each);
 
   // The best of the lanes' best, ties to the lower lane and in it to the lower expert.
   unsigned best = largest(keys), taken = 0;
@@ -181,10 +190,10 @@ __global__ void __launch_bounds__(route_warps * 32)
   place -= __popc(taken);
 #pragma unroll
   for (int j = 0; j < most; ++j)
-    if (taken >> j & 1) chosen[warp][place++] = make_int2(first + j, __float_as_int(scores[j]));
+    if (taken >> j & 1) chosen[place++] = make_int2(first + j, __float_as_int(scores[j]));
   __syncwarp();
   const bool mine = lane < rule.top_k;
-  const int2 my_choice = mine ? chosen[warp][lane] : make_int2(0, __float_as_int(-INFINITY));
+  const int2 my_choice = mine ? chosen[lane] : make_int2(0, __float_as_int(-INFINITY));
   float weight = __int_as_float(my_choice.y);
   if (rule.score == RouterScore::softmax_of_chosen) {
     weight = expf(weight - warp_max(weight));  // 0 in the lanes past top_k
@@ -195,9 +204,19 @@ __global__ void __launch_bounds__(route_warps * 32)
     divisor = warp_sum(mine ? weight : 0.0f);
     if (rule.score == RouterScore::sigmoid) divisor += rule.sum_epsilon;
   }
-  if (!mine) return;
-  ids[t * ids_stride + lane] = my_choice.x;
-  weights[t * weights_stride + lane] = weight / divisor * rule.scaling;
+  if (!mine) return -1;
+  a.ids[t * a.ids_stride + lane] = my_choice.x;
+  a.weights[t * a.weights_stride + lane] = weight / divisor * rule.scaling;
+  return my_choice.x;
+}
+
+template <int most, bool fours>
+__global__ void __launch_bounds__(route_warps * 32) route_tokens(const Routing a) {
+  __shared__ int2 chosen[route_warps][32];
+  let_next_kernel_come();
+  const int warp = threadIdx.x / 32;
+  const int64_t t = int64_t(blockIdx.x) * route_warps + warp;
+  if (t < a.tokens) route_token<most, fours>(a, t, chosen[warp]);
 }
 
 // Experts a lane: few, and with groups a part of one such that it has a power of two of lanes. 0: there is no such
@@ -219,21 +238,38 @@ std::string supports_route(const RouteDesc& d) {
   return {};
 }
 
-void run_route(const RouteArgs& a, ExecContext& context) {
-  const int64_t tokens = a.logits.size(0);
-  if (tokens == 0) return;
-  const int each = experts_a_lane(a.rule);
-  const bool fours = each % 4 == 0 && a.rule.experts % 4 == 0 && a.logits.strides[0] % 4 == 0 &&
-                     reinterpret_cast<uintptr_t>(a.logits.data) % 16 == 0;
-  const auto start = [&](auto kernel) {
-    launch("route", kernel, blocks_for(tokens, route_warps), route_warps * 32, 0, 1, context, data_of<float>(a.logits),
-           a.logits.strides[0], a.correction_bias, a.rule, each, tokens, data_of<int32_t>(a.topk_ids),
-           a.topk_ids.strides[0], data_of<float>(a.topk_weights), a.topk_weights.strides[0]);
-  };
-  if (each <= 4) return fours ? start(route_tokens<4, true>) : start(route_tokens<4, false>);
-  if (each <= 8) return fours ? start(route_tokens<8, true>) : start(route_tokens<8, false>);
-  if (each <= 16) return fours ? start(route_tokens<16, true>) : start(route_tokens<16, false>);
-  return fours ? start(route_tokens<32, true>) : start(route_tokens<32, false>);
+Routing routing_of(const RouteArgs& a) {
+  return {.logits = data_of<float>(a.logits),
+          .logits_stride = a.logits.strides[0],
+          .bias = a.correction_bias,
+          .rule = a.rule,
+          .each = experts_a_lane(a.rule),
+          .tokens = a.logits.size(0),
+          .ids = data_of<int32_t>(a.topk_ids),
+          .ids_stride = a.topk_ids.strides[0],
+          .weights = data_of<float>(a.topk_weights),
+          .weights_stride = a.topk_weights.strides[0]};
+}
+
+// Logits can be read four at a time.
+bool in_fours(const Routing& a) {
+  return a.each % 4 == 0 && a.rule.experts % 4 == 0 && a.logits_stride % 4 == 0 &&
+         reinterpret_cast<uintptr_t>(a.logits) % 16 == 0;
+}
+
+template <int most>
+void launch_route(const Routing& a, ExecContext& context) {
+  launch("route", in_fours(a) ? route_tokens<most, true> : route_tokens<most, false>, blocks_for(a.tokens, route_warps),
+         route_warps * 32, 0, 1, context, a);
+}
+
+void run_route(const RouteArgs& args, ExecContext& context) {
+  const Routing a = routing_of(args);
+  if (a.tokens == 0) return;
+  if (a.each <= 4) return launch_route<4>(a, context);
+  if (a.each <= 8) return launch_route<8>(a, context);
+  if (a.each <= 16) return launch_route<16>(a, context);
+  launch_route<32>(a, context);
 }
 
 // align: a block's chunk of pairs is `runs` for each of its threads. A pair is a bit in its slot's mask: how many pairs
@@ -265,17 +301,24 @@ __global__ void __launch_bounds__(align_threads)
   for (int s = threadIdx.x; s < slots; s += align_threads) counts[int64_t(blockIdx.x) * slots + s] = mine[s];
 }
 
+// In shared memory. A quarter of a slot's mask is a thread's work: quarters lie so that neighbours' banks differ.
 template <int runs>
 struct AlignMemory {
-  static constexpr int words = 32 * runs, stride = words + 1;  // of a slot's mask; odd, so that slots' banks differ
-  unsigned* masks;                                             // [slots][stride]
-  uint16_t* before;                                            // [slots][words]: bits set in the words before
+  static constexpr int words = 32 * runs, quarter = 8 * runs, gap = runs > 1 ? 8 : 0;
+  static constexpr int stride = words + 3 * gap + 1;
+  uint16_t* before;                        // [slots][words]: bits set in the words before
+  unsigned* masks;                         // [slots][stride]
   int *counts, *totals, *begins, *starts;  // [slots]: of this chunk, of all, where the slot begins and the chunk in it
 
-  __device__ AlignMemory(int* memory, int slots) {
-    counts = memory, totals = counts + slots, begins = totals + slots, starts = begins + slots + 1;
-    before = reinterpret_cast<uint16_t*>(starts + slots);
+  __device__ AlignMemory(int4* memory, int slots) {
+    before = reinterpret_cast<uint16_t*>(memory);
     masks = reinterpret_cast<unsigned*>(before + slots * words);
+    counts = reinterpret_cast<int*>(masks + slots * stride);
+    totals = counts + slots, begins = totals + slots, starts = begins + slots + 1;
+  }
+  __device__ unsigned* mask(int slot, int word) const { return masks + slot * stride + word + word / quarter * gap; }
+  __device__ void clear(int slots) const {
+    for (int i = threadIdx.x; i < slots * stride; i += align_threads) masks[i] = 0;
   }
   static int64_t bytes(int64_t slots) { return (4 * slots + 1) * 4 + slots * words * 2 + slots * stride * 4; }
 };
@@ -304,45 +347,45 @@ __device__ int of_block(const int* address, int rank) {  // of this cluster
   return value;
 }
 
+struct Alignment {
+  const int32_t* ids;
+  int64_t pairs;
+  const int32_t* expert_to_slot;
+  int slots, block_m;
+  const int32_t* counts_of_chunks;
+  int32_t *sorted, *expert_ids, *num_post_padded;
+};
+
+// The masks of this block's chunk are there, and slot[i] of the thread's i-th pair.
 template <int runs, Chunks chunks>
-__global__ void __launch_bounds__(align_threads)
-    align_pairs(const int32_t* ids, int64_t pairs, const int32_t* expert_to_slot, int slots, int block_m,
-                const int32_t* counts_of_chunks, int32_t* sorted, int32_t* expert_ids, int32_t* num_post_padded) {
-  extern __shared__ __align__(16) int memory[];
-  __shared__ int warp_totals[align_threads / 32];
+__device__ void place_pairs(const Alignment& a, const AlignMemory<runs>& m, int64_t first, const int (&slot)[runs]) {
   using Memory = AlignMemory<runs>;
-  const Memory m(memory, slots);
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  for (int i = threadIdx.x; i < slots * Memory::stride; i += align_threads) m.masks[i] = 0;
-  await_earlier_kernels();
-  const int64_t first = int64_t(blockIdx.x) * runs * align_threads + threadIdx.x;
-  int slot[runs];
+  __shared__ int warp_totals[align_threads / 32];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, slots = a.slots;
+  // Whole warps: slots past the last have no mask, and no count.
+  for (int at = threadIdx.x / 4; at / 8 * 8 < slots; at += align_threads / 4) {
+    const int part = threadIdx.x % 4;
+    int bits[Memory::quarter], own = 0;
 #pragma unroll
-  for (int i = 0; i < runs; ++i) slot[i] = slot_of(ids, expert_to_slot, first + i * align_threads, pairs);
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < runs; ++i)
-    if (slot[i] >= 0) atomicOr(&m.masks[slot[i] * Memory::stride + i * 32 + warp], 1u << lane);
-  __syncthreads();
-  // A slot's mask is a warp's work.
-#pragma unroll 4
-  for (int s = warp; s < slots; s += align_threads / 32) {
-    int bits[runs], own = 0;
-#pragma unroll
-    for (int r = 0; r < runs; ++r) own += bits[r] = __popc(m.masks[s * Memory::stride + lane * runs + r]);
+    for (int w = 0; w < Memory::quarter; ++w) {
+      bits[w] = own;
+      own += at < slots ? __popc(*m.mask(at, part * Memory::quarter + w)) : 0;
+    }
     int upto = own;
 #pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const int other = __shfl_up_sync(all, upto, step);
-      if (lane >= step) upto += other;
+    for (int step = 1; step < 4; step *= 2) {
+      const int other = __shfl_up_sync(all, upto, step, 4);
+      if (part >= step) upto += other;
     }
-    if (lane == 31) m.counts[s] = upto;
-    int sum = upto - own;
+    if (at >= slots) continue;
+    const unsigned sum = unsigned(upto - own);
+    int4* to = reinterpret_cast<int4*>(m.before + at * Memory::words + part * Memory::quarter);
 #pragma unroll
-    for (int r = 0; r < runs; ++r) {
-      m.before[s * Memory::words + lane * runs + r] = uint16_t(sum);
-      sum += bits[r];
+    for (int w = 0; w < Memory::quarter; w += 8) {
+      const auto two = [&](int i) { return int((sum + bits[i]) | (sum + bits[i + 1]) << 16); };
+      to[w / 8] = make_int4(two(w), two(w + 2), two(w + 4), two(w + 6));
     }
+    if (part == 3) m.counts[at] = upto;
   }
   if constexpr (chunks == Chunks::cluster) {
     cluster_arrive();
@@ -350,14 +393,15 @@ __global__ void __launch_bounds__(align_threads)
   } else {
     __syncthreads();
   }
-  // Where the slots begin, each padded to block_m: a thread a slot.
+  // Where the slots begin, in blocks: a thread a slot.
   const int s = threadIdx.x;
   int total = 0, earlier = 0;
   if (s < slots) {
     if constexpr (chunks == Chunks::one) total = m.counts[s];
     if constexpr (chunks == Chunks::cluster) {
-      for (int c = 0; c < int(gridDim.x); ++c) {
-        const int count = of_block(&m.counts[s], c);
+#pragma unroll
+      for (int c = 0; c < int(most_cluster); ++c) {
+        const int count = c < int(gridDim.x) ? of_block(&m.counts[s], c) : 0;
         total += count;
         if (c < int(blockIdx.x)) earlier += count;
       }
@@ -365,15 +409,16 @@ __global__ void __launch_bounds__(align_threads)
     if constexpr (chunks == Chunks::counted) {
 #pragma unroll 16
       for (int c = 0; c < int(gridDim.x); ++c) {
-        const int count = counts_of_chunks[int64_t(c) * slots + s];
+        const int count = a.counts_of_chunks[int64_t(c) * slots + s];
         total += count;
         if (c < int(blockIdx.x)) earlier += count;
       }
     }
   }
   if constexpr (chunks == Chunks::cluster) cluster_arrive();
-  const int padded = (total + block_m - 1) / block_m * block_m;
-  int upto = padded;
+  const int blocks = int(unsigned(total + a.block_m - 1) / unsigned(a.block_m));
+  int upto = blocks;
+#pragma unroll
   for (int step = 1; step < 32; step *= 2) {
     const int other = __shfl_up_sync(all, upto, step);
     if (lane >= step) upto += other;
@@ -381,34 +426,100 @@ __global__ void __launch_bounds__(align_threads)
   if (lane == 31) warp_totals[warp] = upto;
   __syncthreads();
   if (s < slots) {
-    int begin = upto - padded;
+    int begin = upto - blocks;
     for (int w = 0; w < warp; ++w) begin += warp_totals[w];
     m.totals[s] = total;
     m.begins[s] = begin;
-    m.starts[s] = begin + earlier;
-    if (s == slots - 1) m.begins[slots] = begin + padded;
+    m.starts[s] = begin * a.block_m + earlier;
+    if (s == slots - 1) m.begins[slots] = begin + blocks;
   }
   __syncthreads();
-  if (blockIdx.x == 0 && threadIdx.x == 0) *num_post_padded = m.begins[slots];
+  if (blockIdx.x == 0 && threadIdx.x == 0) *a.num_post_padded = m.begins[slots] * a.block_m;
 #pragma unroll
   for (int i = 0; i < runs; ++i)
     if (slot[i] >= 0) {
       const int word = i * 32 + warp;
-      const unsigned below = m.masks[slot[i] * Memory::stride + word] & ((1u << lane) - 1);
-      sorted[m.starts[slot[i]] + m.before[slot[i] * Memory::words + word] + __popc(below)] =
+      const unsigned below = *m.mask(slot[i], word) & ((1u << lane) - 1);
+      a.sorted[m.starts[slot[i]] + m.before[slot[i] * Memory::words + word] + __popc(below)] =
           int32_t(first + i * align_threads);
     }
-  // Eight lanes a slot write its padding and its blocks' names.
-  for (int p = blockIdx.x * (align_threads / 8) + threadIdx.x / 8; p < slots; p += gridDim.x * (align_threads / 8)) {
-    const int at = threadIdx.x % 8, begin = m.begins[p], end = m.begins[p + 1];
-    for (int i = begin + m.totals[p] + at; i < end; i += 8) sorted[i] = int32_t(pairs);
-    for (int i = begin / block_m + at; i < end / block_m; i += 8) expert_ids[i] = p;
+  // Four lanes a slot write its padding and its blocks' names.
+  const int grid = chunks == Chunks::one ? 1 : int(gridDim.x), block = chunks == Chunks::one ? 0 : int(blockIdx.x);
+  for (int p = block * (align_threads / 4) + threadIdx.x / 4; p < slots; p += grid * (align_threads / 4)) {
+    const int at = threadIdx.x % 4, begin = m.begins[p], end = m.begins[p + 1];
+    for (int i = begin * a.block_m + m.totals[p] + at; i < end * a.block_m; i += 4) a.sorted[i] = int32_t(a.pairs);
+    for (int i = begin + at; i < end; i += 4) a.expert_ids[i] = p;
   }
   if constexpr (chunks == Chunks::cluster) cluster_wait();  // nobody leaves while others read here
 }
 
+template <int runs, Chunks chunks>
+__global__ void __launch_bounds__(align_threads) align_pairs(const Alignment a) {
+  extern __shared__ int4 memory[];
+  const AlignMemory<runs> m(memory, a.slots);
+  m.clear(a.slots);
+  await_earlier_kernels();
+  const int64_t first = int64_t(blockIdx.x) * runs * align_threads + threadIdx.x;
+  int slot[runs];
+#pragma unroll
+  for (int i = 0; i < runs; ++i) slot[i] = slot_of(a.ids, a.expert_to_slot, first + i * align_threads, a.pairs);
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < runs; ++i)
+    if (slot[i] >= 0) atomicOr(m.mask(slot[i], i * 32 + int(threadIdx.x) / 32), 1u << threadIdx.x % 32);
+  __syncthreads();
+  place_pairs<runs, chunks>(a, m, first, slot);
+}
+
+// route_align of few tokens: a cluster of blocks, of which the first gets a bit and a slot for every pair.
+constexpr int together_warps = 16;  // of a block: a token each
+constexpr int64_t together_tokens = together_warps * most_cluster;
+
+__device__ void set_in_first(unsigned* mask, unsigned bit, int* slot_of_pair, int slot) {
+#if __CUDA_ARCH__ >= 900
+  uint32_t there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(there) : "r"(uint32_t(__cvta_generic_to_shared(mask))));
+  asm volatile("red.relaxed.cluster.shared::cluster.or.b32 [%0], %1;" ::"r"(there), "r"(bit) : "memory");
+  asm volatile("mapa.shared::cluster.u32 %0, %1, 0;"
+               : "=r"(there)
+               : "r"(uint32_t(__cvta_generic_to_shared(slot_of_pair))));
+  asm volatile("st.shared::cluster.s32 [%0], %1;" ::"r"(there), "r"(slot) : "memory");
+#endif
+}
+
+template <int most, bool fours>
+__global__ void __launch_bounds__(align_threads) route_align_few(const Routing r, const Alignment a) {
+  extern __shared__ int4 memory[];
+  __shared__ int2 chosen[together_warps][32];
+  __shared__ int slot_of_pair[align_threads];
+  const AlignMemory<1> m(memory, a.slots);
+  if (blockIdx.x == 0) {
+    m.clear(a.slots);
+    slot_of_pair[threadIdx.x] = -1;
+  }
+  cluster_arrive();
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int64_t t = int64_t(blockIdx.x) * together_warps + warp;
+  int slot = -1;
+  if (warp < together_warps && t < r.tokens) {
+    slot = route_token<most, fours>(r, t, chosen[warp]);
+    if (a.expert_to_slot != nullptr && slot >= 0) slot = a.expert_to_slot[slot];
+  }
+  cluster_wait();  // the first block's masks are empty
+  if (slot >= 0) {
+    const int pair = int(t) * r.rule.top_k + lane;
+    set_in_first(m.mask(slot, pair / 32), 1u << pair % 32, &slot_of_pair[pair], slot);
+  }
+  cluster_arrive();
+  cluster_wait();
+  if (blockIdx.x != 0) return;
+  const int mine[1] = {slot_of_pair[threadIdx.x]};
+  place_pairs<1, Chunks::one>(a, m, threadIdx.x, mine);
+}
+
 int64_t shared_limit() {
-  static const int64_t found = attribute_of_device(cudaDevAttrMaxSharedMemoryPerBlockOptin) - 1024;
+  constexpr int64_t fixed = 4096 + 4096 + 256;  // of route_align_few: pairs' slots, choices, totals
+  static const int64_t found = attribute_of_device(cudaDevAttrMaxSharedMemoryPerBlockOptin) - fixed;
   return found;
 }
 
@@ -419,15 +530,38 @@ std::string supports_align(const AlignDesc& d) {
   return {};
 }
 
+std::string supports_route_align(const RouteAlignDesc& d) {
+  const std::string reason = supports_route({d.rule});
+  return reason.empty() ? supports_align({d.rule.experts, d.slots}) : reason;
+}
+
+Alignment alignment_of(const AlignArgs& a) {
+  return {.ids = data_of<int32_t>(a.topk_ids),
+          .pairs = a.topk_ids.elements(),
+          .expert_to_slot = a.expert_to_slot,
+          .slots = a.slots,
+          .block_m = int(a.block_m),
+          .counts_of_chunks = nullptr,
+          .sorted = data_of<int32_t>(a.sorted_token_ids),
+          .expert_ids = data_of<int32_t>(a.expert_ids),
+          .num_post_padded = data_of<int32_t>(a.num_tokens_post_padded)};
+}
+
+template <class Kernel>
+void allow_memory(Kernel* kernel) {
+  const cudaError_t status =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_limit()));
+  if (status != cudaSuccess) fail("[align] CUDA: {}", cudaGetErrorString(status));
+}
+
 template <int runs, Chunks chunks>
-void launch_align(const AlignArgs& a, unsigned grid, const int32_t* counts, ExecContext& context) {
-  static const cudaError_t raised =
-      cudaFuncSetAttribute(align_pairs<runs, chunks>, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_limit()));
-  if (raised != cudaSuccess) fail("[align] CUDA: {}", cudaGetErrorString(raised));
+void launch_align(const AlignArgs& args, unsigned grid, const int32_t* counts, ExecContext& context) {
+  static const bool raised = (allow_memory(align_pairs<runs, chunks>), true);
+  (void)raised;
+  Alignment a = alignment_of(args);
+  a.counts_of_chunks = counts;
   launch("align", align_pairs<runs, chunks>, grid, align_threads, size_t(AlignMemory<runs>::bytes(a.slots)),
-         chunks == Chunks::cluster ? grid : 1, context, data_of<int32_t>(a.topk_ids), a.topk_ids.elements(),
-         a.expert_to_slot, a.slots, int(a.block_m), counts, data_of<int32_t>(a.sorted_token_ids),
-         data_of<int32_t>(a.expert_ids), data_of<int32_t>(a.num_tokens_post_padded));
+         chunks == Chunks::cluster ? grid : 1, context, a);
 }
 
 template <int runs>
@@ -459,6 +593,25 @@ void run_align(const AlignArgs& a, ExecContext& context) {
   if (fits<4>(a.slots)) return align_counted<4>(a, context);
   if (fits<2>(a.slots)) return align_counted<2>(a, context);
   align_counted<1>(a, context);
+}
+
+template <int most, bool fours>
+void launch_together(const Routing& r, const Alignment& a, ExecContext& context) {
+  static const bool raised = (allow_memory(route_align_few<most, fours>), true);
+  (void)raised;
+  const unsigned grid = blocks_for(r.tokens, together_warps);
+  launch("route_align", route_align_few<most, fours>, grid, align_threads, size_t(AlignMemory<1>::bytes(a.slots)), grid,
+         context, r, a);
+}
+
+void run_route_align(const RouteAlignArgs& args, ExecContext& context) {
+  const Routing r = routing_of(args.route);
+  const Alignment a = alignment_of(args.align);
+  if (hopper() && r.tokens > 0 && r.tokens <= together_tokens && a.pairs <= align_threads && r.each <= 8) {
+    return in_fours(r) ? launch_together<8, true>(r, a, context) : launch_together<8, false>(r, a, context);
+  }
+  run_route(args.route, context);
+  run_align(args.align, context);
 }
 
 __global__ void sum_experts(const float* x, int64_t x_stride, const float* weights, int64_t weights_stride, int top_k,
@@ -520,6 +673,8 @@ void run_sum(const WeightedSumArgs& a, ExecContext& context) {
 
 extern const Implementation<RouteDesc, RouteArgs> route{"cuda.route", Level::cuda, supports_route, run_route};
 extern const Implementation<AlignDesc, AlignArgs> align{"cuda.align", Level::cuda, supports_align, run_align};
+extern const Implementation<RouteAlignDesc, RouteAlignArgs> route_align{"cuda.route_align", Level::cuda,
+                                                                        supports_route_align, run_route_align};
 extern const Implementation<WeightedSumDesc, WeightedSumArgs> weighted_sum{"cuda.weighted_sum", Level::cuda, any,
                                                                            run_sum};
 

@@ -9,6 +9,8 @@
 #include "kernels/ref/scalar.h"
 
 namespace medley::ref {
+extern const Implementation<GatedActivationDesc, GatedActivationArgs> gated_activation;
+
 namespace {
 
 constexpr int64_t rows_per_task = 16;  // weight rows widened to float once and used for every token
@@ -127,6 +129,22 @@ void run_grouped(const GroupedLinearArgs& a, ExecContext& context) {
   });
 }
 
+void run_gated(const GatedGroupedLinearArgs& a, ExecContext& context) {
+  GroupedLinearArgs product = a;
+  Buffer both(size_t(a.num_pairs * a.weight.n) * sizeof(float) + 1);
+  product.y = both.view(DType::f32, {a.num_pairs, a.weight.n});
+  // Pairs of absent experts are nobody's: their rows of y stay as they are.
+  std::vector<bool> here(size_t(a.num_pairs));
+  for (int64_t i = 0; i < *a.num_tokens_post_padded; ++i)
+    if (a.sorted_token_ids[i] < a.num_pairs) here[size_t(a.sorted_token_ids[i])] = true;
+  run_grouped(product, context);
+  for (int64_t pair = 0; pair < a.num_pairs; ++pair)
+    if (here[size_t(pair)])
+      gated_activation.run(
+          {.x = product.y.slice(0, pair, 1), .activation = a.activation, .gated = true, .y = a.y.slice(0, pair, 1)},
+          context);
+}
+
 }  // namespace
 
 extern const Implementation<LinearDesc, LinearArgs> linear{"ref.linear", Level::ref, any, run_linear};
@@ -134,5 +152,7 @@ extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_lin
                                                                                     any, run_headwise};
 extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear{"ref.grouped_linear", Level::ref, any,
                                                                                  run_grouped};
+extern const Implementation<GatedGroupedLinearDesc, GatedGroupedLinearArgs> gated_grouped_linear{
+    "ref.gated_grouped_linear", Level::ref, any, run_gated};
 
 }  // namespace medley::ref
