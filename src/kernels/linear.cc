@@ -7,6 +7,7 @@ namespace ref {
 extern const Implementation<LinearDesc, LinearArgs> linear, linear_int8;
 extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear;
 extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear, grouped_linear_int8;
+extern const Implementation<GatedGroupedLinearDesc, GatedGroupedLinearArgs> gated_grouped_linear;
 }  // namespace ref
 namespace simd {
 extern const Implementation<LinearDesc, LinearArgs> linear, linear_int8;
@@ -27,6 +28,7 @@ namespace sm90 {
 extern const Implementation<LinearDesc, LinearArgs> linear;
 extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear;
 extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear;
+extern const Implementation<GatedGroupedLinearDesc, GatedGroupedLinearArgs> gated_grouped_linear;
 }  // namespace sm90
 
 namespace {
@@ -47,6 +49,12 @@ void check_grouped(const GroupedLinearArgs& a) {
   check_tensor("grouped_linear", "y", a.y, {a.num_pairs, a.weight.n}, {DType::f32, DType::bf16});
 }
 
+void check_gated(const GatedGroupedLinearArgs& a) {
+  check_tensor("gated_grouped_linear", "x", a.x, {a.num_pairs / a.x_divisor, a.weight.k}, {DType::f32, DType::bf16});
+  check_tensor("gated_grouped_linear", "y", a.y, {a.num_pairs, a.weight.n / 2}, {DType::f32, DType::bf16});
+  if (a.weight.n % 2 != 0) fail("[gated_grouped_linear] weight has {} rows, want those of gate and up", a.weight.n);
+}
+
 }  // namespace
 
 std::string LinearDesc::describe() const {
@@ -60,6 +68,10 @@ std::string HeadwiseLinearDesc::describe() const {
 
 std::string GroupedLinearDesc::describe() const {
   return fmt::format("{} x {}", slots, LinearDesc::describe());
+}
+
+std::string GatedGroupedLinearDesc::describe() const {
+  return fmt::format("{}, {}", GroupedLinearDesc::describe(), medley::name_of(activation));
 }
 
 const LinearOp& linear_op() {
@@ -83,6 +95,13 @@ const GroupedLinearOp& grouped_linear_op() {
       &ref::grouped_linear,  &simd::grouped_linear,     &avx512::grouped_linear,    &cuda::grouped_linear,
       &sm90::grouped_linear, &ref::grouped_linear_int8, &simd::grouped_linear_int8, &avx512::grouped_linear_int8};
   static const GroupedLinearOp op{"grouped_linear", check_grouped, table};
+  return op;
+}
+
+const GatedGroupedLinearOp& gated_grouped_linear_op() {
+  static constexpr const Implementation<GatedGroupedLinearDesc, GatedGroupedLinearArgs>* table[] = {
+      &ref::gated_grouped_linear, &sm90::gated_grouped_linear};
+  static const GatedGroupedLinearOp op{"gated_grouped_linear", check_gated, table};
   return op;
 }
 

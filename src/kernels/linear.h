@@ -2,9 +2,11 @@
 // never of the number of rows in x.
 // headwise_linear: one matrix per head, for the absorbed projections of MLA.
 // grouped_linear: the same over blocks of rows, each block with one expert's matrix (see moe.h for the alignment).
+// gated_grouped_linear: grouped_linear and gated_activation in one, where a kernel can.
 #pragma once
 
 #include "kernels/op.h"
+#include "kernels/pointwise.h"
 #include "kernels/weight.h"
 
 namespace medley {
@@ -65,5 +67,21 @@ struct GroupedLinearArgs {
 
 using GroupedLinearOp = Op<GroupedLinearDesc, GroupedLinearArgs>;
 const GroupedLinearOp& grouped_linear_op();
+
+// Bit for bit what the two ops make one after the other with float32 between them: out is the gate's rows, then as many
+// of up. There is a plain kernel for its meaning and one for Hopper; elsewhere (KernelSelector::find) the two ops
+// serve.
+struct GatedGroupedLinearDesc : GroupedLinearDesc {
+  Activation activation = Activation::silu;
+  DType y = DType::f32;
+  std::string describe() const;
+};
+
+struct GatedGroupedLinearArgs : GroupedLinearArgs {  // y: [pairs, out / 2]
+  Activation activation = Activation::silu;
+};
+
+using GatedGroupedLinearOp = Op<GatedGroupedLinearDesc, GatedGroupedLinearArgs>;
+const GatedGroupedLinearOp& gated_grouped_linear_op();
 
 }  // namespace medley

@@ -64,8 +64,30 @@ class KernelSelector {
   // implementation's reason when none fits.
   template <class Desc, class Args>
   Kernel<Args> resolve(const Op<Desc, Args>& op, const Desc& desc) {
-    const Implementation<Desc, Args>* best = nullptr;
     std::string reasons;
+    const Implementation<Desc, Args>* best = best_of(op, desc, reasons);
+    if (best == nullptr) fail("[{}] no kernel on this device takes {}:{}", op.name, desc.describe(), reasons);
+    note(fmt::format("{} {}", best->name, desc.describe()));
+    return {best->run, op.check, best->layout, best->name};
+  }
+
+  // The same of an op that others can stand in for: a kernel without a name when there is none for this device but the
+  // plain one, which only says what is meant.
+  template <class Desc, class Args>
+  Kernel<Args> find(const Op<Desc, Args>& op, const Desc& desc) {
+    std::string reasons;
+    const Implementation<Desc, Args>* best = best_of(op, desc, reasons);
+    if (best == nullptr || best->level == Level::ref) return {};
+    return resolve(op, desc);
+  }
+
+  // "avx512.linear bf16 [4096, 1024]", each once, in order of choice.
+  const std::vector<std::string>& chosen() const { return chosen_; }
+
+ private:
+  template <class Desc, class Args>
+  const Implementation<Desc, Args>* best_of(const Op<Desc, Args>& op, const Desc& desc, std::string& reasons) const {
+    const Implementation<Desc, Args>* best = nullptr;
     for (const auto* candidate : op.implementations) {
       if (device_of(candidate->level) != device_ || candidate->level > highest_) continue;
       if (best != nullptr && best->level >= candidate->level) continue;
@@ -76,15 +98,9 @@ class KernelSelector {
         reasons += fmt::format("\n  {}: {}", candidate->name, reason);
       }
     }
-    if (best == nullptr) fail("[{}] no kernel on this device takes {}:{}", op.name, desc.describe(), reasons);
-    note(fmt::format("{} {}", best->name, desc.describe()));
-    return {best->run, op.check, best->layout, best->name};
+    return best;
   }
 
-  // "avx512.linear bf16 [4096, 1024]", each once, in order of choice.
-  const std::vector<std::string>& chosen() const { return chosen_; }
-
- private:
   void note(std::string line) {
     if (std::find(chosen_.begin(), chosen_.end(), line) == chosen_.end()) chosen_.push_back(std::move(line));
   }

@@ -215,6 +215,7 @@ ExpertLinear::ExpertLinear(LoadContext& context, const std::vector<std::vector<T
     desc.weight = packed_dtype(parts[begin]);
     desc.int8 = context.int8 && is_block(desc.weight);
     segment.kernel = context.kernels.resolve(grouped_linear_op(), desc);
+    desc_ = desc;
     std::vector<std::vector<TensorView>> runs;
     for (const std::vector<TensorView>& slot : slots) runs.push_back(run_of(slot));
     segment.packed = pack_matrices(context, segment.kernel.layout, runs);
@@ -237,6 +238,19 @@ void ExpertLinear::operator()(GroupedLinearArgs args, ExecContext& exec) const {
     args.y = segments_.size() == 1 ? y : y.slice(1, segment.first, args.weight.n);
     segment.kernel(args, exec);
   }
+}
+
+void ExpertLinear::find_gated(LoadContext& context, Activation activation, DType y) {
+  if (segments_.size() != 1) return;
+  GatedGroupedLinearDesc desc{desc_, activation, y};
+  const Kernel<GatedGroupedLinearArgs> found = context.kernels.find(gated_grouped_linear_op(), desc);
+  if (found.run != nullptr && found.layout == segments_[0].kernel.layout) gated_ = found;
+}
+
+void ExpertLinear::gated(GatedGroupedLinearArgs args, ExecContext& exec) const {
+  args.weight = segments_[0].packed.view;
+  args.bias = segments_[0].bias.data();
+  gated_(args, exec);
 }
 
 RowParallelLinear::RowParallelLinear(LoadContext& context, LinearPart part) : comm_(&context.comm) {

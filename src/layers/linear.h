@@ -75,6 +75,12 @@ class ExpertLinear {
   void operator()(GroupedLinearArgs args, ExecContext& exec) const;
   int64_t slots() const { return slots_; }
 
+  // Of gate over up: asks for a kernel that has the activation in it, y of this dtype. Where there is one, gated() may
+  // stand for the product and the activation.
+  void find_gated(LoadContext& context, Activation activation, DType y);
+  bool has_gated() const { return gated_.run != nullptr; }
+  void gated(GatedGroupedLinearArgs args, ExecContext& exec) const;
+
  private:
   struct Segment {
     Kernel<GroupedLinearArgs> kernel;
@@ -84,6 +90,8 @@ class ExpertLinear {
   };
   int64_t slots_ = 0;
   std::vector<Segment> segments_;
+  GroupedLinearDesc desc_;  // of the last segment
+  Kernel<GatedGroupedLinearArgs> gated_;
 };
 
 // y holds the rank's own outputs.

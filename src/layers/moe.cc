@@ -58,6 +58,7 @@ Moe::Moe(LoadContext& context, const MoeSpec& spec)
   load_shared(context);
   route_ = context.kernels.resolve(route_op(), {.rule = rule});
   align_ = context.kernels.resolve(align_op(), {.experts = rule.experts, .slots = int32_t(gate_up_.slots())});
+  route_align_ = context.kernels.find(route_align_op(), {.rule = rule, .slots = int32_t(gate_up_.slots())});
   activate_ = context.kernels.resolve(
       gated_activation_op(),
       {.width = spec.intermediate, .activation = spec.activation, .gated = spec.gated(), .y = dtype_});
@@ -152,6 +153,7 @@ void Moe::load_experts(LoadContext& context) {
   context.weights.set_active(1);
   gate_up_ = ExpertLinear(context, views.gate_up, views.gate_up_bias);
   down_ = ExpertLinear(context, views.down, views.down_bias);
+  if (spec_.gated()) gate_up_.find_gated(context, spec_.activation, dtype_);
 }
 
 void Moe::load_shared(LoadContext& context) {
@@ -162,30 +164,24 @@ void Moe::load_shared(LoadContext& context) {
   route_shared_ = context.kernels.resolve(route_op(), {.rule = shared_rule});
 }
 
-Moe::Aligned Moe::align(const TensorView& topk_ids, ExecContext& exec) const {
+AlignArgs Moe::alignment(const TensorView& topk_ids, ExecContext& exec) const {
   const int64_t pairs = topk_ids.elements(), slots = gate_up_.slots();
-  Aligned aligned;
   // Rows a block. Blocks only tile M: no output depends on them. On the host no more than an expert gets on average, so
   // that padding stays small; on a device twice that, so that few experts' weights are read more than once, and at
   // least what its matrix instruction takes.
   const bool host = device_ == Device::cpu;
   const int64_t wanted = host ? pairs : 2 * pairs, most = host ? 64 : 128;
-  aligned.block_m = host ? 1 : 8;
-  while (aligned.block_m < most && aligned.block_m * slots < wanted) aligned.block_m *= 2;
-  const int64_t capacity = align_capacity(pairs, slots, aligned.block_m);
-  aligned.sorted_token_ids = exec.workspace.alloc(DType::i32, {capacity});
-  aligned.expert_ids = exec.workspace.alloc(DType::i32, {capacity / aligned.block_m});
-  aligned.num_tokens_post_padded = exec.workspace.alloc(DType::i32, {1});
-  align_({.topk_ids = topk_ids,
+  int64_t block_m = host ? 1 : 8;
+  while (block_m < most && block_m * slots < wanted) block_m *= 2;
+  const int64_t capacity = align_capacity(pairs, slots, block_m);
+  return {.topk_ids = topk_ids,
           .expert_to_slot = expert_to_slot_.data(),
           .experts = spec_.rule.experts,
           .slots = int32_t(slots),
-          .block_m = aligned.block_m,
-          .sorted_token_ids = aligned.sorted_token_ids,
-          .expert_ids = aligned.expert_ids,
-          .num_tokens_post_padded = aligned.num_tokens_post_padded},
-         exec);
-  return aligned;
+          .block_m = block_m,
+          .sorted_token_ids = exec.workspace.alloc(DType::i32, {capacity}),
+          .expert_ids = exec.workspace.alloc(DType::i32, {capacity / block_m}),
+          .num_tokens_post_padded = exec.workspace.alloc(DType::i32, {1})};
 }
 
 void Moe::forward(const TensorView& x, const TensorView& y, ExecContext& exec) const {
@@ -204,33 +200,42 @@ void Moe::forward(const TensorView& x, const TensorView& y, ExecContext& exec) c
   const TensorView topk_ids = exec.workspace.alloc(DType::i32, {tokens, top_k});
   const TensorView topk_weights = exec.workspace.alloc(DType::f32, {tokens, top_k});
   router_(x, logits, exec);
-  route_({.logits = logits,
-          .correction_bias = correction_bias_.data(),
-          .rule = spec_.rule,
-          .topk_ids = topk_ids,
-          .topk_weights = topk_weights},
-         exec);
+  const RouteArgs route{.logits = logits,
+                        .correction_bias = correction_bias_.data(),
+                        .rule = spec_.rule,
+                        .topk_ids = topk_ids,
+                        .topk_weights = topk_weights};
 
   // 2. Align: pairs (token, k) sorted by slot, in blocks.
-  const Aligned aligned = align(topk_ids, exec);
+  const AlignArgs aligned = alignment(topk_ids, exec);
+  if (route_align_.run != nullptr) {
+    route_align_({route, aligned}, exec);
+  } else {
+    route_(route, exec);
+    align_(aligned, exec);
+  }
 
   // 3. Dispatch: every rank has every token, so the rows are where they are needed.
   const TensorView& rows = x;
 
   // 4. The experts.
-  const TensorView gate_up = exec.workspace.alloc(DType::f32, {pairs, up_width_});
   const TensorView inner = exec.workspace.alloc(dtype_, {pairs, spec_.intermediate});
   const TensorView outputs = exec.workspace.alloc(DType::f32, {pairs, spec_.hidden});
   GroupedLinearArgs gemm{.x = rows,
                          .x_divisor = top_k,
-                         .y = gate_up,
+                         .y = inner,
                          .sorted_token_ids = aligned.sorted_token_ids.as<int32_t>(),
                          .expert_ids = aligned.expert_ids.as<int32_t>(),
                          .num_tokens_post_padded = aligned.num_tokens_post_padded.as<int32_t>(),
                          .num_pairs = pairs,
                          .block_m = aligned.block_m};
-  gate_up_(gemm, exec);
-  activate_({.x = gate_up, .activation = spec_.activation, .gated = spec_.gated(), .y = inner}, exec);
+  if (gate_up_.has_gated()) {
+    gate_up_.gated({gemm, spec_.activation}, exec);
+  } else {
+    gemm.y = exec.workspace.alloc(DType::f32, {pairs, up_width_});
+    gate_up_(gemm, exec);
+    activate_({.x = gemm.y, .activation = spec_.activation, .gated = spec_.gated(), .y = inner}, exec);
+  }
   gemm.x = inner;
   gemm.x_divisor = 1;
   gemm.y = outputs;

@@ -54,11 +54,8 @@ class Moe {
   void forward(const TensorView& x, const TensorView& y, ExecContext& exec) const;
 
  private:
-  struct Aligned {
-    TensorView sorted_token_ids, expert_ids, num_tokens_post_padded;
-    int64_t block_m = 0;
-  };
-  Aligned align(const TensorView& topk_ids, ExecContext& exec) const;
+  // Arguments of align for these ids, with room for its outputs.
+  AlignArgs alignment(const TensorView& topk_ids, ExecContext& exec) const;
   struct ExpertViews;
   void load_experts(LoadContext& context);
   ExpertViews take_apart(LoadContext& context, UnitRange mine) const;
@@ -80,6 +77,7 @@ class Moe {
   std::optional<Linear> shared_gate_;
   Kernel<RouteArgs> route_, route_shared_;
   Kernel<AlignArgs> align_;
+  Kernel<RouteAlignArgs> route_align_;  // where there is one
   Kernel<GatedActivationArgs> activate_;
   Kernel<WeightedSumArgs> sum_;
   Kernel<AddArgs> add_;

@@ -91,7 +91,9 @@ TEST_P(DeviceTest, LogitsAreTheCpusAtRealSizes) {
 INSTANTIATE_TEST_SUITE_P(
     All, DeviceTest,
     testing::Values(Sized{"llama-3-8b.json", {}, {"sm90.linear", "sm90.gqa_attention"}},
-                    Sized{"qwen3-30b-a3b.json", {{"num_experts", 32}}, {"sm90.grouped_linear", "sm90.gqa_attention"}},
+                    Sized{"qwen3-30b-a3b.json",
+                          {{"num_experts", 32}},
+                          {"sm90.gated_grouped_linear", "sm90.grouped_linear", "sm90.gqa_attention"}},
                     Sized{"deepseek-v2-lite.json",
                           {},
                           {"sm90.mla_decode", "sm90.piece_attention", "sm90.headwise_linear", "sm90.grouped_linear"}},

@@ -37,10 +37,8 @@ void routing(Bench& bench, int64_t tokens) {
       fmt::format("{} E256 top-8 T={}", first.name, tokens), [&] { first(route, bench.context); }, bytes, 0, 0);
   bench.report(
       fmt::format("{} E256 top-8 T={}", second.name, tokens), [&] { second(align, bench.context); }, bytes, 0, 0);
-  const auto both = [&] {
-    first(route, bench.context);
-    second(align, bench.context);
-  };
+  const auto together = KernelSelector(Device::cuda).resolve(route_align_op(), {rule, experts});
+  const auto both = [&] { together({route, align}, bench.context); };
   bench.report(fmt::format("route + align E256 top-8 T={}", tokens), both, bytes, 0, 0,
                fmt::format("route_align {}", tokens));
   bench.buffers.clear();
@@ -114,6 +112,10 @@ void experts_layer(Bench& bench, const char* name, int64_t tokens, int32_t exper
   const auto sum_kernel = any.resolve(weighted_sum_op(), {hidden});
   const auto up_kernel = any.resolve(grouped_linear_op(), desc(first.weight));
   const auto down_kernel = any.resolve(grouped_linear_op(), desc(second.weight));
+  GatedGroupedLinearArgs gated{first, Activation::silu};
+  gated.y = act.y;
+  const auto gated_kernel =
+      any.find(gated_grouped_linear_op(), GatedGroupedLinearDesc{desc(first.weight), Activation::silu, DType::bf16});
   align_kernel(align, bench.context);
   double error = 0;
   up_kernel(first, bench.context);
@@ -137,14 +139,21 @@ void experts_layer(Bench& bench, const char* name, int64_t tokens, int32_t exper
     bench.report(fmt::format("{} T={} block {} {}", name, tokens, block_m, what), run, bytes, operations, error, twin,
                  9);
   };
+  time("align", double(pairs) * 12, 0, [&] { align_kernel(align, bench.context); });
+  if (gated_kernel.run != nullptr)
+    time("up and activation", weights * 2 / 3, flops * 2 / 3, [&] { gated_kernel(gated, bench.context); });
   time("up", weights * 2 / 3, flops * 2 / 3, [&] { up_kernel(first, bench.context); });
   time("down", weights / 3, flops / 3, [&] { down_kernel(second, bench.context); });
   time(
       "all", weights, flops,
       [&] {
         align_kernel(align, bench.context);
-        up_kernel(first, bench.context);
-        act_kernel(act, bench.context);
+        if (gated_kernel.run != nullptr) {
+          gated_kernel(gated, bench.context);
+        } else {
+          up_kernel(first, bench.context);
+          act_kernel(act, bench.context);
+        }
         down_kernel(second, bench.context);
         sum_kernel(sum, bench.context);
       },

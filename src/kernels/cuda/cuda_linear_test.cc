@@ -90,7 +90,8 @@ TEST_F(CudaLinearTest, GroupedOnMatrixUnits) {
     int64_t tokens, n, k;
     int32_t experts;
   };
-  for (const Case c : {Case{1, 2816, 512, 64}, Case{33, 200, 72, 16}, Case{300, 520, 264, 5}, Case{900, 130, 136, 4}}) {
+  for (const Case c : {Case{1, 2816, 512, 64}, Case{33, 208, 72, 16}, Case{300, 528, 264, 5}, Case{900, 130, 136, 4},
+                       Case{260, 1024, 128, 4}}) {
     constexpr int64_t top_k = 3;
     const int64_t pairs = c.tokens * top_k;
     const TensorView ids = make(DType::i32, {c.tokens, top_k}), w = random(DType::bf16, {c.experts * c.n, c.k});
@@ -133,6 +134,26 @@ TEST_F(CudaLinearTest, GroupedOnMatrixUnits) {
         first = y;
       }
       EXPECT_TRUE(same_bits(y, first)) << desc.describe() << ", block " << block_m;
+      if (c.n % 16 != 0) continue;
+      // With the activation in it: what the activation makes of these sums, with and without a bias.
+      for (const float* device_bias : {d.bias, static_cast<const float*>(nullptr)}) {
+        GatedGroupedLinearDesc gated_desc{desc, Activation::silu, DType::bf16};
+        d.bias = device_bias;
+        GatedGroupedLinearArgs gated{d, Activation::silu};
+        gated.y = up(poisoned(DType::bf16, {pairs, c.n / 2}));
+        EXPECT_EQ(run_device(gated_grouped_linear_op(), gated_desc, gated, Level::sm90), "sm90.gated_grouped_linear");
+        d.y = up(poisoned(DType::f32, {pairs, c.n}));
+        run_device(grouped_linear_op(), desc, d, Level::sm90);
+        const GatedActivationArgs apart{.x = d.y, .y = up(poisoned(DType::bf16, {pairs, c.n / 2}))};
+        run_device(gated_activation_op(), {c.n / 2, Activation::silu, true, DType::bf16}, apart);
+        EXPECT_TRUE(same_bits(down(gated.y), down(apart.y))) << gated_desc.describe() << ", block " << block_m;
+        if (block_m != 8) continue;
+        GatedGroupedLinearArgs host{a, Activation::silu};
+        host.bias = device_bias != nullptr ? a.bias : nullptr;
+        host.y = poisoned(DType::bf16, {pairs, c.n / 2});
+        run_host(gated_grouped_linear_op(), gated_desc, host);
+        EXPECT_LT(error(down(gated.y), host.y), bf16_output_error) << gated_desc.describe();
+      }
     }
   }
 }

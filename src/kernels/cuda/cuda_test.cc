@@ -261,7 +261,23 @@ TEST_F(CudaTest, RoutingRules) {
        .renormalize = true,
        .scaling = 2.5f},
       {.score = RouterScore::sigmoid, .experts = 32, .top_k = 4, .renormalize = true, .sum_epsilon = 0.25f},
-      {.score = RouterScore::softmax_of_chosen, .experts = 32, .top_k = 4}};
+      {.score = RouterScore::softmax_of_chosen, .experts = 32, .top_k = 4},
+      // Lanes with 13, 32, 3 and 2 experts, the last two because a group has so many or half as many.
+      {.score = RouterScore::sigmoid, .experts = 389, .top_k = 8, .renormalize = true},
+      {.score = RouterScore::softmax, .experts = 1000, .top_k = 32, .renormalize = true},
+      {.score = RouterScore::sigmoid,
+       .group_score = GroupScore::top2_sum,
+       .experts = 12,
+       .top_k = 3,
+       .groups = 4,
+       .top_groups = 2},
+      {.score = RouterScore::softmax,
+       .group_score = GroupScore::maximum,
+       .experts = 36,
+       .top_k = 9,
+       .groups = 9,
+       .top_groups = 4},
+      {.score = RouterScore::sigmoid, .experts = 1, .top_k = 1}};
   for (const RoutingRule& rule : rules) {
     const int64_t tokens = 133;
     const TensorView bias = random(DType::f32, {rule.experts}, 0.1f);
@@ -270,6 +286,11 @@ TEST_F(CudaTest, RoutingRules) {
                 .rule = rule,
                 .topk_ids = poisoned(DType::i32, {tokens, rule.top_k}),
                 .topk_weights = poisoned(DType::f32, {tokens, rule.top_k})};
+    // Ties, between lanes and in one, of both zeros too: the lower expert wins.
+    for (int64_t i = 0; i < a.logits.elements() / 4; ++i)
+      a.logits.as<float>()[i] = pick(0, 3) == 0 ? -0.0f : float(pick(0, 2));
+    if (rule.score == RouterScore::sigmoid)
+      for (int32_t e = 0; e < rule.experts; e += 3) bias.as<float>()[e] = 0;
     RouteArgs d = a;
     d.logits = up(a.logits), d.topk_ids = up(a.topk_ids), d.topk_weights = up(a.topk_weights);
     if (a.correction_bias != nullptr) d.correction_bias = up(bias, a.correction_bias);
@@ -277,6 +298,75 @@ TEST_F(CudaTest, RoutingRules) {
     run_device(route_op(), {rule}, d);
     EXPECT_TRUE(same_bits(down(d.topk_ids), a.topk_ids)) << RouteDesc{rule}.describe();
     EXPECT_LT(error(down(d.topk_weights), a.topk_weights), f32_error) << RouteDesc{rule}.describe();
+
+    // Routed and aligned together, few tokens and many; the last expert is elsewhere.
+    const int32_t slots = std::max(rule.experts - 1, 1);
+    const TensorView slot_of = make(DType::i32, {rule.experts});
+    for (int32_t e = 0; e < rule.experts; ++e) slot_of.as<int32_t>()[e] = e < slots ? slots - 1 - e : -1;
+    for (const int64_t some : {int64_t(1), int64_t(16), int64_t(17), int64_t(128), tokens}) {
+      const int64_t block_m = some == 17 ? 5 : 16, capacity = align_capacity(some * rule.top_k, slots, block_m);
+      const AlignArgs align{.topk_ids = a.topk_ids.slice(0, 0, some),
+                            .expert_to_slot = slot_of.as<int32_t>(),
+                            .experts = rule.experts,
+                            .slots = slots,
+                            .block_m = block_m,
+                            .sorted_token_ids = poisoned(DType::i32, {capacity}),
+                            .expert_ids = poisoned(DType::i32, {capacity / block_m}),
+                            .num_tokens_post_padded = poisoned(DType::i32, {1})};
+      RouteAlignArgs both{d, align};
+      both.route.logits = d.logits.slice(0, 0, some);
+      both.route.topk_ids = up(poisoned(DType::i32, {some, rule.top_k}));
+      both.route.topk_weights = up(poisoned(DType::f32, {some, rule.top_k}));
+      both.align.topk_ids = both.route.topk_ids;
+      both.align.expert_to_slot = up(slot_of, align.expert_to_slot);
+      both.align.sorted_token_ids = up(align.sorted_token_ids), both.align.expert_ids = up(align.expert_ids);
+      both.align.num_tokens_post_padded = up(align.num_tokens_post_padded);
+      run_device(route_align_op(), {rule, slots}, both);
+      run_host(align_op(), {rule.experts, slots}, align);
+      EXPECT_TRUE(same_bits(down(both.route.topk_ids), align.topk_ids)) << some << ", " << RouteDesc{rule}.describe();
+      EXPECT_TRUE(same_bits(down(both.route.topk_weights), down(d.topk_weights.slice(0, 0, some)))) << some;
+      EXPECT_TRUE(same_bits(down(both.align.sorted_token_ids), align.sorted_token_ids)) << some << " tokens";
+      EXPECT_TRUE(same_bits(down(both.align.expert_ids), align.expert_ids)) << some << " tokens";
+      EXPECT_TRUE(same_bits(down(both.align.num_tokens_post_padded), align.num_tokens_post_padded)) << some;
+    }
+  }
+}
+
+// One block, clusters of each chunk size, and chunks that were counted first; slots without pairs, experts elsewhere.
+TEST_F(CudaTest, AlignOfAnySize) {
+  struct Case {
+    int64_t pairs;
+    int32_t experts, slots;
+  };
+  for (const Case& c :
+       {Case{0, 5, 5}, Case{1, 256, 256}, Case{1023, 256, 256}, Case{1024, 3, 2}, Case{1025, 256, 256},
+        Case{8192, 256, 200}, Case{8193, 256, 256}, Case{16385, 64, 64}, Case{32768, 256, 256}, Case{32769, 256, 256},
+        Case{70001, 128, 128}, Case{20000, 600, 600}, Case{40000, 400, 399}, Case{9000, 1024, 1024}}) {
+    const TensorView ids = make(DType::i32, {c.pairs, 1}), slot_of = make(DType::i32, {c.experts});
+    for (int32_t e = 0; e < c.experts; ++e) slot_of.as<int32_t>()[e] = e < c.slots ? c.slots - 1 - e : -1;
+    for (int64_t i = 0; i < c.pairs; ++i) {
+      const int32_t e = pick(0, c.experts - 1);
+      ids.as<int32_t>()[i] = e / 3 * 2;
+    }
+    const int64_t block_m = 1 << pick(0, 7), capacity = align_capacity(c.pairs, c.slots, block_m);
+    AlignArgs a{.topk_ids = ids,
+                .expert_to_slot = c.experts == c.slots ? nullptr : slot_of.as<int32_t>(),
+                .experts = c.experts,
+                .slots = c.slots,
+                .block_m = block_m,
+                .sorted_token_ids = poisoned(DType::i32, {capacity}),
+                .expert_ids = poisoned(DType::i32, {capacity / block_m}),
+                .num_tokens_post_padded = poisoned(DType::i32, {1})};
+    AlignArgs d = a;
+    d.topk_ids = up(ids);
+    if (a.expert_to_slot != nullptr) d.expert_to_slot = up(slot_of, a.expert_to_slot);
+    d.sorted_token_ids = up(a.sorted_token_ids), d.expert_ids = up(a.expert_ids);
+    d.num_tokens_post_padded = up(a.num_tokens_post_padded);
+    run_host(align_op(), {c.experts, c.slots}, a);
+    run_device(align_op(), {c.experts, c.slots}, d);
+    EXPECT_TRUE(same_bits(down(d.sorted_token_ids), a.sorted_token_ids)) << c.pairs << " pairs, block " << block_m;
+    EXPECT_TRUE(same_bits(down(d.expert_ids), a.expert_ids)) << c.pairs;
+    EXPECT_TRUE(same_bits(down(d.num_tokens_post_padded), a.num_tokens_post_padded)) << c.pairs;
   }
 }
 

@@ -1,5 +1,5 @@
 // Routing, alignment and the weighted sum. A token is one warp's work in route; align is a counting sort that keeps the
-// pairs' order.
+// pairs' order, in one launch for up to 32,768 pairs.
 #include "kernels/moe.h"
 
 #include <algorithm>
@@ -11,115 +11,190 @@ namespace medley::cuda {
 namespace {
 
 constexpr int threads = 256;
-constexpr int warps = threads / 32;
 constexpr int64_t largest_experts = 1024;
 constexpr unsigned all = 0xffffffffu;
 
-struct Candidate {
-  float value;
-  int index;
-};
-
-// Floats as integers in the same order, for the warp's reduction instruction.
+// Floats as integers in the same order, for the warp's reduction instruction; NaN is the largest. -0 becomes 0.
 __device__ unsigned ordered(float value) {
-  const unsigned bits = __float_as_uint(value);
+  const unsigned bits = __float_as_uint(value + 0.0f);
   return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
-
-// Index of the largest value, ties to the lower index; the same in every lane.
-__device__ int warp_best(Candidate mine) {
-  const unsigned key = ordered(mine.value), best = __reduce_max_sync(all, key);
-  return int(__reduce_min_sync(all, key == best ? unsigned(mine.index) : unsigned(INT_MAX)));
+__device__ float unordered(unsigned key) {
+  return __uint_as_float(key >> 31 ? key & 0x7fffffffu : ~key);
 }
 
-// Best of `count` values; those taken already carry NaN and lose every comparison.
-__device__ int best_of(const float* values, int count) {
-  Candidate mine{-INFINITY, INT_MAX};
-  for (int e = threadIdx.x % 32; e < count; e += 32)
-    if (values[e] > mine.value || (values[e] == mine.value && e < mine.index)) mine = {values[e], e};
-  return warp_best(mine);
+// Kernels of this file follow each other closely: one may be there before the last has ended, and waits here.
+__device__ void await_earlier_kernels() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ void let_next_kernel_come() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 
-// The best groups as a bit mask. A group has 32 / groups lanes (rounded down to a power of two), which look for its two
-// largest values.
-__device__ unsigned open_groups(const float* choice, const RoutingRule& rule) {
-  const int size = rule.experts / rule.groups, lane = threadIdx.x % 32;
-  int lanes = 1;
-  while (lanes * 2 * rule.groups <= 32) lanes *= 2;
-  const int group = lane / lanes;
-  float first = -INFINITY, second = -INFINITY;
-  if (group < rule.groups)
-    for (int e = lane % lanes; e < size; e += lanes) {
-      const float value = choice[group * size + e];
-      second = fmaxf(second, fminf(first, value));
-      first = fmaxf(first, value);
-    }
+int attribute_of_device(cudaDeviceAttr attribute) {
+  int device = 0, value = 0;
+  if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetAttribute(&value, attribute, device) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return 0;
+  }
+  return value;
+}
+bool hopper() {
+  static const bool found = attribute_of_device(cudaDevAttrComputeCapabilityMajor) >= 9;
+  return found;
+}
+
+// Starts a kernel that calls await_earlier_kernels() before it touches memory; `cluster` blocks in a cluster.
+template <class... Params, class... Args>
+void launch(const char* op, void (*kernel)(Params...), unsigned grid, unsigned block, size_t shared, unsigned cluster,
+            ExecContext& context, Args... args) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid, config.blockDim = block;
+  config.dynamicSmemBytes = shared;
+  config.stream = stream_of(context);
+  cudaLaunchAttribute attributes[2]{};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {cluster, 1, 1};
+  config.attrs = attributes;
+  config.numAttrs = !hopper() ? 0 : cluster > 1 ? 2 : 1;
+  const cudaError_t status = cudaLaunchKernelEx(&config, kernel, Params(args)...);
+  if (status != cudaSuccess) fail("[{}] CUDA: {}", op, cudaGetErrorString(status));
+}
+
+constexpr int route_warps = 4, most_each = 32;
+
+// One warp a token, a lane `each` neighbouring experts, at most `most`, in registers. A group is a power of two of
+// lanes: the best two of its keys, the rank of its value among all groups', and its lanes' keys where it is not open.
+template <int most>
+__device__ void close_groups(unsigned (&keys)[most], const RoutingRule& rule, int each) {
+  const int size = rule.experts / rule.groups, lanes = size / each, group = threadIdx.x % 32 / lanes;
+  unsigned first = 0, second = 0;
+#pragma unroll
+  for (int j = 0; j < most; ++j) {
+    second = max(second, min(first, keys[j]));
+    first = max(first, keys[j]);
+  }
   for (int mask = 1; mask < lanes; mask *= 2) {
-    const float other_first = __shfl_xor_sync(all, first, mask), other_second = __shfl_xor_sync(all, second, mask);
-    second = fmaxf(fmaxf(second, other_second), fminf(first, other_first));
-    first = fmaxf(first, other_first);
+    const unsigned other_first = __shfl_xor_sync(all, first, mask), other_second = __shfl_xor_sync(all, second, mask);
+    second = max(max(second, other_second), min(first, other_first));
+    first = max(first, other_first);
   }
-  const float value = rule.group_score == GroupScore::top2_sum && size > 1 ? first + second : first;
-  unsigned open = 0;
-  for (int k = 0; k < rule.top_groups; ++k) {
-    const bool offered = lane % lanes == 0 && group < rule.groups && !(open >> group & 1);
-    open |= 1u << warp_best({offered ? value : -INFINITY, offered ? group : 31});
+  float value = unordered(first);
+  if (rule.group_score == GroupScore::top2_sum && size > 1) value += unordered(second);
+  int rank = 0;
+  for (int g = 0; g < rule.groups; ++g) {
+    const float other = __shfl_sync(all, value, g * lanes);
+    rank += other > value || (other == value && g < group);
   }
-  return open;
+  if (rank < rule.top_groups) return;
+#pragma unroll
+  for (int j = 0; j < most; ++j)
+    if (keys[j] != 0) keys[j] = ordered(-INFINITY);
 }
 
-// One warp a token. Shared memory per warp: scores and choice, `experts` each.
-__global__ void route_tokens(const float* logits, int64_t logits_stride, const float* bias, RoutingRule rule,
-                             int64_t tokens, int32_t* ids, int64_t ids_stride, float* weights, int64_t weights_stride) {
-  extern __shared__ float shared[];
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int64_t t = int64_t(blockIdx.x) * (blockDim.x / 32) + warp;
-  if (t >= tokens) return;
-  const int experts = rule.experts;
-  float* scores = shared + warp * 2 * experts;
-  float* choice = scores + experts;
-  logits += t * logits_stride;
+template <int most>
+__device__ unsigned largest(const unsigned (&keys)[most]) {
+  unsigned best = 0;
+#pragma unroll
+  for (int j = 0; j < most; ++j) best = max(best, keys[j]);
+  return best;
+}
 
-  float highest = -INFINITY, total = 0;
-#pragma unroll 8
-  for (int e = lane; e < experts; e += 32) highest = fmaxf(highest, scores[e] = logits[e]);
-  highest = warp_max(highest);
-  for (int e = lane; e < experts; e += 32) {
-    float score = scores[e];
-    if (rule.score == RouterScore::softmax) total += score = expf(score - highest);
-    if (rule.score == RouterScore::sigmoid) score = 1.0f / (1.0f + expf(-score));
-    scores[e] = score;
-  }
-  total = warp_sum(total);
-  for (int e = lane; e < experts; e += 32) {
-    if (rule.score == RouterScore::softmax) scores[e] /= total;
-    const float value = scores[e] + (bias != nullptr ? bias[e] : 0.0f);
-    choice[e] = isnan(value) ? -INFINITY : value;  // a broken token routes somewhere and harms itself only
-  }
-  __syncwarp();
+// Where a token's experts and their weights go.
+struct Routing {
+  const float* logits;
+  int64_t logits_stride;
+  const float* bias;
+  RoutingRule rule;
+  int each;  // experts a lane
+  int64_t tokens;
+  int32_t* ids;
+  int64_t ids_stride;
+  float* weights;
+  int64_t weights_stride;
+};
 
-  if (rule.group_score != GroupScore::none && rule.top_groups < rule.groups) {
-    const int size = experts / rule.groups;
-    const unsigned open = open_groups(choice, rule);
-    __syncwarp();
-    for (int e = lane; e < experts; e += 32)
-      if (!(open >> (e / size) & 1)) choice[e] = -INFINITY;
-    __syncwarp();
+// Lane k's expert of token t, the k-th in ascending order; -1 from top_k on.
+template <int most, bool fours>
+__device__ int route_token(const Routing& a, int64_t t, int2* chosen) {
+  const RoutingRule& rule = a.rule;
+  const int lane = threadIdx.x % 32, first = lane * a.each, count = min(a.each, max(rule.experts - first, 0));
+  float scores[most], added[most];
+#pragma unroll
+  for (int j = 0; j < most; ++j) added[j] = a.bias != nullptr && j < count ? a.bias[first + j] : 0.0f;
+  await_earlier_kernels();
+  const float* logits = a.logits + t * a.logits_stride + first;
+#pragma unroll
+  for (int j = 0; j < most; ++j) {
+    if constexpr (fours) {
+      if (j % 4 != 0) continue;
+      const float4 four = j < count ? *reinterpret_cast<const float4*>(logits + j)
+                                    : make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
+      scores[j] = four.x, scores[j + 1] = four.y, scores[j + 2] = four.z, scores[j + 3] = four.w;
+    } else {
+      scores[j] = j < count ? logits[j] : -INFINITY;
+    }
   }
+  if (rule.score == RouterScore::softmax) {
+    float highest = -INFINITY, total = 0;
+#pragma unroll
+    for (int j = 0; j < most; ++j) highest = fmaxf(highest, scores[j]);
+    highest = warp_max(highest);
+#pragma unroll
+    for (int j = 0; j < most; ++j) total += scores[j] = expf(scores[j] - highest);
+    total = warp_sum(total);
+#pragma unroll
+    for (int j = 0; j < most; ++j) scores[j] /= total;
+  }
+  if (rule.score == RouterScore::sigmoid) {
+#pragma unroll
+    for (int j = 0; j < most; ++j) scores[j] = 1.0f / (1.0f + expf(-scores[j]));
+  }
+  unsigned keys[most];  // 0: nothing there, or taken
+#pragma unroll
+  for (int j = 0; j < most; ++j) {
+    const float value = scores[j] + added[j];
+    // A broken token routes somewhere and harms itself only.
+    keys[j] = j >= count ? 0 : ordered(isnan(value) ? -INFINITY : value);
+  }
+  if (rule.group_score != GroupScore::none && rule.top_groups < rule.groups) close_groups(keys, rule, a.each);
 
-  // Lane k keeps the k-th choice; then each finds its place in ascending order of expert.
-  int my_expert = INT_MAX;
+  // The best of the lanes' best, ties to the lower lane and in it to the lower expert.
+  unsigned best = largest(keys), taken = 0;
   for (int k = 0; k < rule.top_k; ++k) {
-    const int best = best_of(choice, experts);
-    if (lane == k) my_expert = best;
-    __syncwarp();
-    if (lane == 0) choice[best] = NAN;
-    __syncwarp();
+    const unsigned overall = __reduce_max_sync(all, best);
+    const int winner = __ffs(__ballot_sync(all, best == overall)) - 1;
+    const unsigned sought = lane == winner ? overall : UINT_MAX;  // UINT_MAX: no key
+    unsigned equal = 0;
+#pragma unroll
+    for (int j = 0; j < most; ++j) equal |= (keys[j] == sought ? 1u : 0u) << j;
+    equal &= 0u - equal;
+    taken |= equal;
+#pragma unroll
+    for (int j = 0; j < most; ++j)
+      if (equal >> j & 1) keys[j] = 0;
+    best = largest(keys);
   }
-  int place = 0;
-  for (int k = 0; k < rule.top_k; ++k) place += __shfl_sync(all, my_expert, k) < my_expert;
+  // Lane k gets the k-th in ascending order of expert.
+  int place = __popc(taken);
+  for (int step = 1; step < 32; step *= 2) {
+    const int other = __shfl_up_sync(all, place, step);
+    if (lane >= step) place += other;
+  }
+  place -= __popc(taken);
+#pragma unroll
+  for (int j = 0; j < most; ++j)
+    if (taken >> j & 1) chosen[place++] = make_int2(first + j, __float_as_int(scores[j]));
+  __syncwarp();
   const bool mine = lane < rule.top_k;
-  float weight = mine ? scores[my_expert] : -INFINITY;
+  const int2 my_choice = mine ? chosen[lane] : make_int2(0, __float_as_int(-INFINITY));
+  float weight = __int_as_float(my_choice.y);
   if (rule.score == RouterScore::softmax_of_chosen) {
     weight = expf(weight - warp_max(weight));  // 0 in the lanes past top_k
     weight /= warp_sum(weight);
@@ -129,218 +204,414 @@ __global__ void route_tokens(const float* logits, int64_t logits_stride, const f
     divisor = warp_sum(mine ? weight : 0.0f);
     if (rule.score == RouterScore::sigmoid) divisor += rule.sum_epsilon;
   }
-  if (!mine) return;
-  ids[t * ids_stride + place] = my_expert;
-  weights[t * weights_stride + place] = weight / divisor * rule.scaling;
+  if (!mine) return -1;
+  a.ids[t * a.ids_stride + lane] = my_choice.x;
+  a.weights[t * a.weights_stride + lane] = weight / divisor * rule.scaling;
+  return my_choice.x;
+}
+
+template <int most, bool fours>
+__global__ void __launch_bounds__(route_warps * 32) route_tokens(const Routing a) {
+  __shared__ int2 chosen[route_warps][32];
+  let_next_kernel_come();
+  const int warp = threadIdx.x / 32;
+  const int64_t t = int64_t(blockIdx.x) * route_warps + warp;
+  if (t < a.tokens) route_token<most, fours>(a, t, chosen[warp]);
+}
+
+// Experts a lane: few, and with groups a part of one such that it has a power of two of lanes. 0: there is no such
+// part.
+int experts_a_lane(const RoutingRule& rule) {
+  int each = (rule.experts + 31) / 32;
+  if (rule.group_score == GroupScore::none || rule.top_groups >= rule.groups) return each;
+  const int size = rule.experts / rule.groups;
+  const auto fits = [&] { return size % each == 0 && (size / each & (size / each - 1)) == 0; };
+  while (each <= size && !fits()) ++each;
+  return each <= std::min(size, most_each) ? each : 0;
 }
 
 std::string supports_route(const RouteDesc& d) {
   if (d.rule.top_k > 32) return "more than 32 experts a token";
   if (d.rule.groups > 32) return "more than 32 groups";
   if (d.rule.experts > largest_experts) return fmt::format("more than {} experts", largest_experts);
+  if (experts_a_lane(d.rule) == 0) return fmt::format("groups of {} experts", d.rule.experts / d.rule.groups);
   return {};
 }
 
-void run_route(const RouteArgs& a, ExecContext& context) {
-  const int64_t tokens = a.logits.size(0);
-  if (tokens == 0) return;
-  constexpr int route_warps = 4;  // of 1024 experts: 32 KiB
-  const size_t bytes = route_warps * size_t(2 * a.rule.experts) * sizeof(float);
-  route_tokens<<<blocks_for(tokens, route_warps), route_warps * 32, bytes, stream_of(context)>>>(
-      data_of<float>(a.logits), a.logits.strides[0], a.correction_bias, a.rule, tokens, data_of<int32_t>(a.topk_ids),
-      a.topk_ids.strides[0], data_of<float>(a.topk_weights), a.topk_weights.strides[0]);
-  check_launch("route");
+Routing routing_of(const RouteArgs& a) {
+  return {.logits = data_of<float>(a.logits),
+          .logits_stride = a.logits.strides[0],
+          .bias = a.correction_bias,
+          .rule = a.rule,
+          .each = experts_a_lane(a.rule),
+          .tokens = a.logits.size(0),
+          .ids = data_of<int32_t>(a.topk_ids),
+          .ids_stride = a.topk_ids.strides[0],
+          .weights = data_of<float>(a.topk_weights),
+          .weights_stride = a.topk_weights.strides[0]};
 }
 
-// align: pairs are cut into chunks of one per thread. The first launch counts a chunk's pairs by slot; in the second a
-// pair's place is where its slot begins, after the pairs of earlier chunks and the earlier ones of its own.
+// Logits can be read four at a time.
+bool in_fours(const Routing& a) {
+  return a.each % 4 == 0 && a.rule.experts % 4 == 0 && a.logits_stride % 4 == 0 &&
+         reinterpret_cast<uintptr_t>(a.logits) % 16 == 0;
+}
+
+template <int most>
+void launch_route(const Routing& a, ExecContext& context) {
+  launch("route", in_fours(a) ? route_tokens<most, true> : route_tokens<most, false>, blocks_for(a.tokens, route_warps),
+         route_warps * 32, 0, 1, context, a);
+}
+
+void run_route(const RouteArgs& args, ExecContext& context) {
+  const Routing a = routing_of(args);
+  if (a.tokens == 0) return;
+  if (a.each <= 4) return launch_route<4>(a, context);
+  if (a.each <= 8) return launch_route<8>(a, context);
+  if (a.each <= 16) return launch_route<16>(a, context);
+  launch_route<32>(a, context);
+}
+
+// align: a block's chunk of pairs is `runs` for each of its threads. A pair is a bit in its slot's mask: how many pairs
+// of the slot come before it in the chunk are bits set below it. Chunks learn of each other's counts in a cluster, or
+// where they are too many for one, from a launch that counted first.
+enum class Chunks { one, cluster, counted };
+constexpr int align_threads = 1024;
+constexpr int64_t most_slots = align_threads, most_cluster = 8;
+
 __device__ int slot_of(const int32_t* ids, const int32_t* expert_to_slot, int64_t pair, int64_t pairs) {
   if (pair >= pairs) return -1;
   return expert_to_slot != nullptr ? expert_to_slot[ids[pair]] : ids[pair];
 }
 
-__global__ void __launch_bounds__(threads)
+template <int runs>
+__global__ void __launch_bounds__(align_threads)
     count_pairs(const int32_t* ids, int64_t pairs, const int32_t* expert_to_slot, int slots, int32_t* counts) {
   extern __shared__ int mine[];  // [slots]
-  for (int s = threadIdx.x; s < slots; s += threads) mine[s] = 0;
+  let_next_kernel_come();
+  for (int s = threadIdx.x; s < slots; s += align_threads) mine[s] = 0;
+  await_earlier_kernels();
   __syncthreads();
-  const int slot = slot_of(ids, expert_to_slot, int64_t(blockIdx.x) * threads + threadIdx.x, pairs);
-  if (slot >= 0) atomicAdd(&mine[slot], 1);
+  const int64_t first = int64_t(blockIdx.x) * runs * align_threads + threadIdx.x;
+#pragma unroll
+  for (int i = 0; i < runs; ++i)
+    if (const int slot = slot_of(ids, expert_to_slot, first + i * align_threads, pairs); slot >= 0)
+      atomicAdd(&mine[slot], 1);
   __syncthreads();
-  for (int s = threadIdx.x; s < slots; s += threads) counts[int64_t(blockIdx.x) * slots + s] = mine[s];
+  for (int s = threadIdx.x; s < slots; s += align_threads) counts[int64_t(blockIdx.x) * slots + s] = mine[s];
 }
 
-// totals becomes where each slot's pairs begin, every slot padded to block_m; returns the end of the last.
-__device__ int begin_slots(int* totals, int slots, int block_m) {
-  __shared__ int warp_totals[warps];
-  const int each = (slots + threads - 1) / threads, first = threadIdx.x * each, last = min(first + each, slots);
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  int own = 0;
-  for (int s = first; s < last; ++s) own += (totals[s] + block_m - 1) / block_m * block_m;
-  int upto = own;
-  for (int step = 1; step < 32; step *= 2) {
-    const int other = __shfl_up_sync(all, upto, step);
-    if (lane >= step) upto += other;
+// In shared memory. A quarter of a slot's mask is a thread's work: quarters lie so that neighbours' banks differ.
+template <int runs>
+struct AlignMemory {
+  static constexpr int words = 32 * runs, quarter = 8 * runs, gap = runs > 1 ? 8 : 0;
+  static constexpr int stride = words + 3 * gap + 1;
+  uint16_t* before;                        // [slots][words]: bits set in the words before
+  unsigned* masks;                         // [slots][stride]
+  int *counts, *totals, *begins, *starts;  // [slots]: of this chunk, of all, where the slot begins and the chunk in it
+
+  __device__ AlignMemory(int4* memory, int slots) {
+    before = reinterpret_cast<uint16_t*>(memory);
+    masks = reinterpret_cast<unsigned*>(before + slots * words);
+    counts = reinterpret_cast<int*>(masks + slots * stride);
+    totals = counts + slots, begins = totals + slots, starts = begins + slots + 1;
   }
-  if (lane == 31) warp_totals[warp] = upto;
-  __syncthreads();
-  int begin = upto - own, end = 0;
-  for (int w = 0; w < warps; ++w) {
-    if (w < warp) begin += warp_totals[w];
-    end += warp_totals[w];
+  __device__ unsigned* mask(int slot, int word) const { return masks + slot * stride + word + word / quarter * gap; }
+  __device__ void clear(int slots) const {
+    for (int i = threadIdx.x; i < slots * stride; i += align_threads) masks[i] = 0;
   }
-  for (int s = first; s < last; ++s) {
-    const int padded = (totals[s] + block_m - 1) / block_m * block_m;
-    totals[s] = begin;
-    begin += padded;
-  }
-  __syncthreads();
-  return end;
+  static int64_t bytes(int64_t slots) { return (4 * slots + 1) * 4 + slots * words * 2 + slots * stride * 4; }
+};
+
+__device__ void cluster_arrive() {
+  __syncwarp();
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+__device__ void cluster_wait() {
+  __syncwarp();
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+__device__ int of_block(const int* address, int rank) {  // of this cluster
+  int value = 0;
+#if __CUDA_ARCH__ >= 900
+  uint32_t there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+               : "=r"(there)
+               : "r"(uint32_t(__cvta_generic_to_shared(address))), "r"(rank));
+  asm volatile("ld.shared::cluster.s32 %0, [%1];" : "=r"(value) : "r"(there) : "memory");
+#endif
+  return value;
 }
 
-__global__ void __launch_bounds__(threads)
-    place_pairs(const int32_t* ids, int64_t pairs, const int32_t* expert_to_slot, int slots, int block_m,
-                const int32_t* counts, int32_t* sorted, int32_t* expert_ids, int32_t* num_post_padded) {
-  extern __shared__ int mine[];
-  int* begins = mine;           // [slots]
-  int* earlier = mine + slots;  // [slots]: pairs of earlier chunks
-  __shared__ __align__(16) int chunk[threads];
-  const int64_t pair = int64_t(blockIdx.x) * threads + threadIdx.x;
-  const int slot = slot_of(ids, expert_to_slot, pair, pairs);
-  chunk[threadIdx.x] = slot;
-  const int chunks = gridDim.x;
-  for (int s = threadIdx.x; s < slots; s += threads) {
-    int before = 0, total = 0;
+struct Alignment {
+  const int32_t* ids;
+  int64_t pairs;
+  const int32_t* expert_to_slot;
+  int slots, block_m;
+  const int32_t* counts_of_chunks;
+  int32_t *sorted, *expert_ids, *num_post_padded;
+};
+
+// The masks of this block's chunk are there, and slot[i] of the thread's i-th pair.
+template <int runs, Chunks chunks>
+__device__ void place_pairs(const Alignment& a, const AlignMemory<runs>& m, int64_t first, const int (&slot)[runs]) {
+  using Memory = AlignMemory<runs>;
+  __shared__ int warp_totals[align_threads / 32];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, slots = a.slots;
+  // Whole warps: slots past the last have no mask, and no count.
+  for (int at = threadIdx.x / 4; at / 8 * 8 < slots; at += align_threads / 4) {
+    const int part = threadIdx.x % 4;
+    int bits[Memory::quarter], own = 0;
+#pragma unroll
+    for (int w = 0; w < Memory::quarter; ++w) {
+      bits[w] = own;
+      own += at < slots ? __popc(*m.mask(at, part * Memory::quarter + w)) : 0;
+    }
+    int upto = own;
+#pragma unroll
+    for (int step = 1; step < 4; step *= 2) {
+      const int other = __shfl_up_sync(all, upto, step, 4);
+      if (part >= step) upto += other;
+    }
+    if (at >= slots) continue;
+    const unsigned sum = unsigned(upto - own);
+    int4* to = reinterpret_cast<int4*>(m.before + at * Memory::words + part * Memory::quarter);
+#pragma unroll
+    for (int w = 0; w < Memory::quarter; w += 8) {
+      const auto two = [&](int i) { return int((sum + bits[i]) | (sum + bits[i + 1]) << 16); };
+      to[w / 8] = make_int4(two(w), two(w + 2), two(w + 4), two(w + 6));
+    }
+    if (part == 3) m.counts[at] = upto;
+  }
+  if constexpr (chunks == Chunks::cluster) {
+    cluster_arrive();
+    cluster_wait();
+  } else {
+    __syncthreads();
+  }
+  // Where the slots begin, in blocks: a thread a slot.
+  const int s = threadIdx.x;
+  int total = 0, earlier = 0;
+  if (s < slots) {
+    if constexpr (chunks == Chunks::one) total = m.counts[s];
+    if constexpr (chunks == Chunks::cluster) {
+#pragma unroll
+      for (int c = 0; c < int(most_cluster); ++c) {
+        const int count = c < int(gridDim.x) ? of_block(&m.counts[s], c) : 0;
+        total += count;
+        if (c < int(blockIdx.x)) earlier += count;
+      }
+    }
+    if constexpr (chunks == Chunks::counted) {
 #pragma unroll 16
-    for (int c = 0; c < chunks; ++c) {
-      const int count = counts[int64_t(c) * slots + s];
-      total += count;
-      if (c < int(blockIdx.x)) before += count;
+      for (int c = 0; c < int(gridDim.x); ++c) {
+        const int count = a.counts_of_chunks[int64_t(c) * slots + s];
+        total += count;
+        if (c < int(blockIdx.x)) earlier += count;
+      }
     }
-    begins[s] = total;
-    earlier[s] = before;
   }
-  __syncthreads();
-  const int end = begin_slots(begins, slots, block_m);
-  if (blockIdx.x == 0 && threadIdx.x == 0) *num_post_padded = end;
-  // This block's share of the padding and of the blocks' names.
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  for (int s = blockIdx.x * warps + warp; s < slots; s += chunks * warps) {
-    const int first = begins[s], next = s + 1 < slots ? begins[s + 1] : end;
-    int count = 0;
-    for (int c = lane; c < chunks; c += 32) count += counts[int64_t(c) * slots + s];
-    count = __reduce_add_sync(all, count);
-    for (int i = first + count + lane; i < next; i += 32) sorted[i] = int32_t(pairs);
-    for (int i = first / block_m + lane; i < next / block_m; i += 32) expert_ids[i] = s;
-  }
-  if (slot < 0) return;
-  int rank = 0;
-  for (int i = 0; i < int(threadIdx.x) / 4; ++i) {
-    const int4 four = reinterpret_cast<const int4*>(chunk)[i];
-    rank += (four.x == slot) + (four.y == slot) + (four.z == slot) + (four.w == slot);
-  }
-  for (int i = threadIdx.x / 4 * 4; i < int(threadIdx.x); ++i) rank += chunk[i] == slot;
-  sorted[begins[slot] + earlier[slot] + rank] = int32_t(pair);
-}
-
-// Few pairs: one block does all of it, a thread up to `pairs_a_thread` pairs in a row; the same places.
-constexpr int few_threads = 1024, pairs_a_thread = 4;
-constexpr int64_t few_pairs = few_threads * pairs_a_thread;
-
-__global__ void __launch_bounds__(few_threads)
-    align_few(const int32_t* ids, int pairs, const int32_t* expert_to_slot, int slots, int block_m, int32_t* sorted,
-              int32_t* expert_ids, int32_t* num_post_padded) {
-  extern __shared__ int memory[];
-  int* begins = memory;              // [slots + 1]: where each slot's pairs begin
-  int* counts = memory + slots + 1;  // [slots]
-  // Warp w's pairs of each slot, then how many pairs of it the warps before have.
-  auto* of_warp = reinterpret_cast<uint16_t*>(counts + slots);  // [warps][slots]
-  __shared__ int warp_totals[few_threads / 32];
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, all_warps = few_threads / 32;
-  for (int i = threadIdx.x; i < all_warps * slots; i += few_threads) of_warp[i] = 0;
-  __syncthreads();
-  // A warp takes pairs_a_thread runs of 32 neighbouring pairs, so that ranks inside a run come from one vote.
-  int slot[pairs_a_thread], rank[pairs_a_thread];
+  if constexpr (chunks == Chunks::cluster) cluster_arrive();
+  const int blocks = int(unsigned(total + a.block_m - 1) / unsigned(a.block_m));
+  int upto = blocks;
 #pragma unroll
-  for (int i = 0; i < pairs_a_thread; ++i) {
-    const int pair = (warp * pairs_a_thread + i) * 32 + lane;
-    slot[i] = slot_of(ids, expert_to_slot, pair, pairs);
-    const unsigned same = __match_any_sync(all, slot[i]);
-    if (slot[i] >= 0) rank[i] = of_warp[warp * slots + slot[i]] + __popc(same & ((1u << lane) - 1));
-    __syncwarp();
-    if (slot[i] >= 0 && lane == __ffs(same) - 1) of_warp[warp * slots + slot[i]] += uint16_t(__popc(same));
-    __syncwarp();
-  }
-  __syncthreads();
-  for (int s = threadIdx.x; s < slots; s += few_threads) {
-    int sum = 0;
-    for (int w = 0; w < all_warps; ++w) {
-      const int count = of_warp[w * slots + s];
-      of_warp[w * slots + s] = uint16_t(sum);
-      sum += count;
-    }
-    counts[s] = sum;
-  }
-  __syncthreads();
-  const int each = (slots + few_threads - 1) / few_threads, first = threadIdx.x * each, last = min(first + each, slots);
-  int own = 0;
-  for (int s = first; s < last; ++s) own += (counts[s] + block_m - 1) / block_m * block_m;
-  int upto = own;
   for (int step = 1; step < 32; step *= 2) {
     const int other = __shfl_up_sync(all, upto, step);
     if (lane >= step) upto += other;
   }
   if (lane == 31) warp_totals[warp] = upto;
   __syncthreads();
-  int begin = upto - own;
-  for (int w = 0; w < warp; ++w) begin += warp_totals[w];
-  for (int s = first; s < last; ++s) {
-    begins[s] = begin;
-    begin += (counts[s] + block_m - 1) / block_m * block_m;
-    if (s == slots - 1) begins[slots] = *num_post_padded = begin;
+  if (s < slots) {
+    int begin = upto - blocks;
+    for (int w = 0; w < warp; ++w) begin += warp_totals[w];
+    m.totals[s] = total;
+    m.begins[s] = begin;
+    m.starts[s] = begin * a.block_m + earlier;
+    if (s == slots - 1) m.begins[slots] = begin + blocks;
   }
   __syncthreads();
+  if (blockIdx.x == 0 && threadIdx.x == 0) *a.num_post_padded = m.begins[slots] * a.block_m;
 #pragma unroll
-  for (int i = 0; i < pairs_a_thread; ++i)
-    if (slot[i] >= 0)
-      sorted[begins[slot[i]] + of_warp[warp * slots + slot[i]] + rank[i]] = (warp * pairs_a_thread + i) * 32 + lane;
-  // Eight lanes a slot write its padding and its blocks' names.
-  for (int s = threadIdx.x / 8; s < slots; s += few_threads / 8) {
-    const int at = threadIdx.x % 8;
-    for (int i = begins[s] + counts[s] + at; i < begins[s + 1]; i += 8) sorted[i] = pairs;
-    for (int i = begins[s] / block_m + at; i < begins[s + 1] / block_m; i += 8) expert_ids[i] = s;
+  for (int i = 0; i < runs; ++i)
+    if (slot[i] >= 0) {
+      const int word = i * 32 + warp;
+      const unsigned below = *m.mask(slot[i], word) & ((1u << lane) - 1);
+      a.sorted[m.starts[slot[i]] + m.before[slot[i] * Memory::words + word] + __popc(below)] =
+          int32_t(first + i * align_threads);
+    }
+  // Four lanes a slot write its padding and its blocks' names.
+  const int grid = chunks == Chunks::one ? 1 : int(gridDim.x), block = chunks == Chunks::one ? 0 : int(blockIdx.x);
+  for (int p = block * (align_threads / 4) + threadIdx.x / 4; p < slots; p += grid * (align_threads / 4)) {
+    const int at = threadIdx.x % 4, begin = m.begins[p], end = m.begins[p + 1];
+    for (int i = begin * a.block_m + m.totals[p] + at; i < end * a.block_m; i += 4) a.sorted[i] = int32_t(a.pairs);
+    for (int i = begin + at; i < end; i += 4) a.expert_ids[i] = p;
   }
+  if constexpr (chunks == Chunks::cluster) cluster_wait();  // nobody leaves while others read here
 }
 
-int64_t few_bytes(int64_t slots) {
-  return (2 * slots + 1) * int64_t(sizeof(int)) + few_threads / 32 * slots * int64_t(sizeof(uint16_t));
+template <int runs, Chunks chunks>
+__global__ void __launch_bounds__(align_threads) align_pairs(const Alignment a) {
+  extern __shared__ int4 memory[];
+  const AlignMemory<runs> m(memory, a.slots);
+  m.clear(a.slots);
+  await_earlier_kernels();
+  const int64_t first = int64_t(blockIdx.x) * runs * align_threads + threadIdx.x;
+  int slot[runs];
+#pragma unroll
+  for (int i = 0; i < runs; ++i) slot[i] = slot_of(a.ids, a.expert_to_slot, first + i * align_threads, a.pairs);
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < runs; ++i)
+    if (slot[i] >= 0) atomicOr(m.mask(slot[i], i * 32 + int(threadIdx.x) / 32), 1u << threadIdx.x % 32);
+  __syncthreads();
+  place_pairs<runs, chunks>(a, m, first, slot);
+}
+
+// route_align of few tokens: a cluster of blocks, of which the first gets a bit and a slot for every pair.
+constexpr int together_warps = 16;  // of a block: a token each
+constexpr int64_t together_tokens = together_warps * most_cluster;
+
+__device__ void set_in_first(unsigned* mask, unsigned bit, int* slot_of_pair, int slot) {
+#if __CUDA_ARCH__ >= 900
+  uint32_t there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(there) : "r"(uint32_t(__cvta_generic_to_shared(mask))));
+  asm volatile("red.relaxed.cluster.shared::cluster.or.b32 [%0], %1;" ::"r"(there), "r"(bit) : "memory");
+  asm volatile("mapa.shared::cluster.u32 %0, %1, 0;"
+               : "=r"(there)
+               : "r"(uint32_t(__cvta_generic_to_shared(slot_of_pair))));
+  asm volatile("st.shared::cluster.s32 [%0], %1;" ::"r"(there), "r"(slot) : "memory");
+#endif
+}
+
+template <int most, bool fours>
+__global__ void __launch_bounds__(align_threads) route_align_few(const Routing r, const Alignment a) {
+  extern __shared__ int4 memory[];
+  __shared__ int2 chosen[together_warps][32];
+  __shared__ int slot_of_pair[align_threads];
+  const AlignMemory<1> m(memory, a.slots);
+  if (blockIdx.x == 0) {
+    m.clear(a.slots);
+    slot_of_pair[threadIdx.x] = -1;
+  }
+  cluster_arrive();
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int64_t t = int64_t(blockIdx.x) * together_warps + warp;
+  int slot = -1;
+  if (warp < together_warps && t < r.tokens) {
+    slot = route_token<most, fours>(r, t, chosen[warp]);
+    if (a.expert_to_slot != nullptr && slot >= 0) slot = a.expert_to_slot[slot];
+  }
+  cluster_wait();  // the first block's masks are empty
+  if (slot >= 0) {
+    const int pair = int(t) * r.rule.top_k + lane;
+    set_in_first(m.mask(slot, pair / 32), 1u << pair % 32, &slot_of_pair[pair], slot);
+  }
+  cluster_arrive();
+  cluster_wait();
+  if (blockIdx.x != 0) return;
+  const int mine[1] = {slot_of_pair[threadIdx.x]};
+  place_pairs<1, Chunks::one>(a, m, threadIdx.x, mine);
+}
+
+int64_t shared_limit() {
+  constexpr int64_t fixed = 4096 + 4096 + 256;  // of route_align_few: pairs' slots, choices, totals
+  static const int64_t found = attribute_of_device(cudaDevAttrMaxSharedMemoryPerBlockOptin) - fixed;
+  return found;
 }
 
 std::string supports_align(const AlignDesc& d) {
-  if (d.slots > 4096) return "more than 4096 slots";
+  if (d.slots > most_slots) return fmt::format("more than {} slots", most_slots);
+  if (shared_limit() > 0 && AlignMemory<1>::bytes(d.slots) > shared_limit())
+    return fmt::format("{} slots: this device has too little shared memory", d.slots);
   return {};
 }
 
-void run_align(const AlignArgs& a, ExecContext& context) {
-  const int64_t pairs = a.topk_ids.elements();
-  if (pairs <= few_pairs && few_bytes(a.slots) <= 40 << 10) {
-    align_few<<<1, few_threads, size_t(few_bytes(a.slots)), stream_of(context)>>>(
-        data_of<int32_t>(a.topk_ids), int(pairs), a.expert_to_slot, a.slots, int(a.block_m),
-        data_of<int32_t>(a.sorted_token_ids), data_of<int32_t>(a.expert_ids),
-        data_of<int32_t>(a.num_tokens_post_padded));
-    return check_launch("align");
-  }
-  const unsigned chunks = std::max(1u, blocks_for(pairs, threads));  // no pairs: still no blocks to name
-  const size_t bytes = size_t(a.slots) * sizeof(int);
+std::string supports_route_align(const RouteAlignDesc& d) {
+  const std::string reason = supports_route({d.rule});
+  return reason.empty() ? supports_align({d.rule.experts, d.slots}) : reason;
+}
+
+Alignment alignment_of(const AlignArgs& a) {
+  return {.ids = data_of<int32_t>(a.topk_ids),
+          .pairs = a.topk_ids.elements(),
+          .expert_to_slot = a.expert_to_slot,
+          .slots = a.slots,
+          .block_m = int(a.block_m),
+          .counts_of_chunks = nullptr,
+          .sorted = data_of<int32_t>(a.sorted_token_ids),
+          .expert_ids = data_of<int32_t>(a.expert_ids),
+          .num_post_padded = data_of<int32_t>(a.num_tokens_post_padded)};
+}
+
+template <class Kernel>
+void allow_memory(Kernel* kernel) {
+  const cudaError_t status =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_limit()));
+  if (status != cudaSuccess) fail("[align] CUDA: {}", cudaGetErrorString(status));
+}
+
+template <int runs, Chunks chunks>
+void launch_align(const AlignArgs& args, unsigned grid, const int32_t* counts, ExecContext& context) {
+  static const bool raised = (allow_memory(align_pairs<runs, chunks>), true);
+  (void)raised;
+  Alignment a = alignment_of(args);
+  a.counts_of_chunks = counts;
+  launch("align", align_pairs<runs, chunks>, grid, align_threads, size_t(AlignMemory<runs>::bytes(a.slots)),
+         chunks == Chunks::cluster ? grid : 1, context, a);
+}
+
+template <int runs>
+bool fits(int64_t slots) {
+  return AlignMemory<runs>::bytes(slots) <= shared_limit();
+}
+
+template <int runs>
+bool align_in_cluster(const AlignArgs& a, ExecContext& context) {
+  const unsigned chunks = blocks_for(a.topk_ids.elements(), runs * align_threads);
+  if (!hopper() || chunks > most_cluster || !fits<runs>(a.slots)) return false;
+  launch_align<runs, Chunks::cluster>(a, chunks, nullptr, context);
+  return true;
+}
+
+template <int runs>
+void align_counted(const AlignArgs& a, ExecContext& context) {
+  const unsigned chunks = blocks_for(a.topk_ids.elements(), runs * align_threads);
   const Workspace::Scope scope(context.workspace);
   int32_t* counts = data_of<int32_t>(context.workspace.alloc(DType::i32, {chunks, a.slots}));
-  const cudaStream_t stream = stream_of(context);
-  const int32_t* ids = data_of<int32_t>(a.topk_ids);
-  count_pairs<<<chunks, threads, bytes, stream>>>(ids, pairs, a.expert_to_slot, a.slots, counts);
-  place_pairs<<<chunks, threads, 2 * bytes, stream>>>(
-      ids, pairs, a.expert_to_slot, a.slots, int(a.block_m), counts, data_of<int32_t>(a.sorted_token_ids),
-      data_of<int32_t>(a.expert_ids), data_of<int32_t>(a.num_tokens_post_padded));
-  check_launch("align");
+  launch("align", count_pairs<runs>, chunks, align_threads, size_t(a.slots) * sizeof(int), 1, context,
+         data_of<int32_t>(a.topk_ids), a.topk_ids.elements(), a.expert_to_slot, a.slots, counts);
+  launch_align<runs, Chunks::counted>(a, chunks, counts, context);
+}
+
+void run_align(const AlignArgs& a, ExecContext& context) {
+  if (a.topk_ids.elements() <= align_threads) return launch_align<1, Chunks::one>(a, 1, nullptr, context);
+  if (align_in_cluster<1>(a, context) || align_in_cluster<2>(a, context) || align_in_cluster<4>(a, context)) return;
+  if (fits<4>(a.slots)) return align_counted<4>(a, context);
+  if (fits<2>(a.slots)) return align_counted<2>(a, context);
+  align_counted<1>(a, context);
+}
+
+template <int most, bool fours>
+void launch_together(const Routing& r, const Alignment& a, ExecContext& context) {
+  static const bool raised = (allow_memory(route_align_few<most, fours>), true);
+  (void)raised;
+  const unsigned grid = blocks_for(r.tokens, together_warps);
+  launch("route_align", route_align_few<most, fours>, grid, align_threads, size_t(AlignMemory<1>::bytes(a.slots)), grid,
+         context, r, a);
+}
+
+void run_route_align(const RouteAlignArgs& args, ExecContext& context) {
+  const Routing r = routing_of(args.route);
+  const Alignment a = alignment_of(args.align);
+  if (hopper() && r.tokens > 0 && r.tokens <= together_tokens && a.pairs <= align_threads && r.each <= 8) {
+    return in_fours(r) ? launch_together<8, true>(r, a, context) : launch_together<8, false>(r, a, context);
+  }
+  run_route(args.route, context);
+  run_align(args.align, context);
 }
 
 __global__ void sum_experts(const float* x, int64_t x_stride, const float* weights, int64_t weights_stride, int top_k,
@@ -402,6 +673,8 @@ void run_sum(const WeightedSumArgs& a, ExecContext& context) {
 
 extern const Implementation<RouteDesc, RouteArgs> route{"cuda.route", Level::cuda, supports_route, run_route};
 extern const Implementation<AlignDesc, AlignArgs> align{"cuda.align", Level::cuda, supports_align, run_align};
+extern const Implementation<RouteAlignDesc, RouteAlignArgs> route_align{"cuda.route_align", Level::cuda,
+                                                                        supports_route_align, run_route_align};
 extern const Implementation<WeightedSumDesc, WeightedSumArgs> weighted_sum{"cuda.weighted_sum", Level::cuda, any,
                                                                            run_sum};
 

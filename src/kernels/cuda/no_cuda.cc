@@ -71,6 +71,8 @@ extern const Implementation<PieceAttentionDesc, PieceAttentionArgs> piece_attent
                                                                                     not_built, nullptr};
 extern const Implementation<RouteDesc, RouteArgs> route{"cuda.route", Level::cuda, not_built, nullptr};
 extern const Implementation<AlignDesc, AlignArgs> align{"cuda.align", Level::cuda, not_built, nullptr};
+extern const Implementation<RouteAlignDesc, RouteAlignArgs> route_align{"cuda.route_align", Level::cuda, not_built,
+                                                                        nullptr};
 extern const Implementation<WeightedSumDesc, WeightedSumArgs> weighted_sum{"cuda.weighted_sum", Level::cuda, not_built,
                                                                            nullptr};
 extern const Implementation<CausalConvDesc, CausalConvArgs> causal_conv{"cuda.causal_conv", Level::cuda, not_built,
@@ -106,6 +108,8 @@ extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_lin
                                                                                     not_built, nullptr};
 extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear{"sm90.grouped_linear", Level::sm90,
                                                                                  not_built, nullptr};
+extern const Implementation<GatedGroupedLinearDesc, GatedGroupedLinearArgs> gated_grouped_linear{
+    "sm90.gated_grouped_linear", Level::sm90, not_built, nullptr};
 }  // namespace sm90
 
 }  // namespace medley

@@ -10,6 +10,8 @@
 #include "kernels/ref/scalar.h"
 
 namespace medley::ref {
+extern const Implementation<GatedActivationDesc, GatedActivationArgs> gated_activation;
+
 namespace {
 
 constexpr int64_t rows_per_task = 16;  // weight rows widened to float once and used for every token
@@ -190,6 +192,22 @@ std::string supports_int8(const Desc& desc) {
   return desc.int8 && is_block(desc.weight) ? "" : "takes x as int8 and block weights";
 }
 
+void run_gated(const GatedGroupedLinearArgs& a, ExecContext& context) {
+  GroupedLinearArgs product = a;
+  Buffer both(size_t(a.num_pairs * a.weight.n) * sizeof(float) + 1);
+  product.y = both.view(DType::f32, {a.num_pairs, a.weight.n});
+  // Pairs of absent experts are nobody's: their rows of y stay as they are.
+  std::vector<bool> here(size_t(a.num_pairs));
+  for (int64_t i = 0; i < *a.num_tokens_post_padded; ++i)
+    if (a.sorted_token_ids[i] < a.num_pairs) here[size_t(a.sorted_token_ids[i])] = true;
+  run_grouped<false>(product, context);
+  for (int64_t pair = 0; pair < a.num_pairs; ++pair)
+    if (here[size_t(pair)])
+      gated_activation.run(
+          {.x = product.y.slice(0, pair, 1), .activation = a.activation, .gated = true, .y = a.y.slice(0, pair, 1)},
+          context);
+}
+
 }  // namespace
 
 extern const Implementation<LinearDesc, LinearArgs> linear{"ref.linear", Level::ref, supports<LinearDesc>,
@@ -202,5 +220,7 @@ extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear
     "ref.grouped_linear", Level::ref, supports<GroupedLinearDesc>, run_grouped<false>};
 extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear_int8{
     "ref.grouped_linear_int8", Level::ref, supports_int8<GroupedLinearDesc>, run_grouped<true>};
+extern const Implementation<GatedGroupedLinearDesc, GatedGroupedLinearArgs> gated_grouped_linear{
+    "ref.gated_grouped_linear", Level::ref, supports<GatedGroupedLinearDesc>, run_gated};
 
 }  // namespace medley::ref

@@ -116,6 +116,15 @@ __device__ inline void copy_box(void* to, const CUtensorMap* map, int x, int y, 
       "l"(map), "r"(x), "r"(y), "r"(shared_address(barrier))
       : "memory");
 }
+// A box of a gated_map() at (column, 0, 0, eighth, slot).
+__device__ inline void copy_gated_box(void* to, const CUtensorMap* map, int column, int eighth, int slot,
+                                      uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %3, %4, "
+      "%5}], [%6];" ::"r"(shared_address(to)),
+      "l"(map), "r"(column), "r"(0), "r"(eighth), "r"(slot), "r"(shared_address(barrier))
+      : "memory");
+}
 __device__ inline void prefetch_line(const void* line) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(line) : "memory");
 }

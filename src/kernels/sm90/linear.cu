@@ -6,6 +6,8 @@
 // the tokens of dense products) by bulk tensor copies, the tokens of experts row by row. Matrices too small to occupy
 // the chip are cut along k into slices, a number that the matrix's shape alone fixes, whose sums are added in order:
 // with few tokens by a cluster of blocks, a slice each; with many by one block, one slice after the other.
+//
+// gated_grouped_linear: eight rows of the gate and the same eight of up in turns, so that one thread has both sums.
 #include <algorithm>
 
 #include "kernels/cuda/common.h"
@@ -17,6 +19,7 @@ namespace medley::cuda {
 extern const Implementation<LinearDesc, LinearArgs> linear;
 extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_linear;
 extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear;
+extern const Implementation<GatedActivationDesc, GatedActivationArgs> gated_activation;
 }  // namespace medley::cuda
 
 namespace medley::sm90 {
@@ -49,10 +52,10 @@ struct Product {
 };
 
 // What a kernel multiplies at a time: `groups` warpgroups x `blocks` x 64 weight rows with n tokens.
-template <int groups_, int blocks_, int n_, bool grouped_, bool sequential_>
+template <int groups_, int blocks_, int n_, bool grouped_, bool sequential_, bool gated_ = false>
 struct Shape {
   static constexpr int groups = groups_, blocks = blocks_, n = n_;
-  static constexpr bool grouped = grouped_, sequential = sequential_;
+  static constexpr bool grouped = grouped_, sequential = sequential_, gated = gated_;
   static constexpr int rows = groups * blocks * row_tile;
   static constexpr int weight_bytes = rows * 128, token_bytes = n * 128, stage_bytes = weight_bytes + token_bytes;
   static constexpr int consumers = groups * 128, threads = consumers + producers;
@@ -136,7 +139,11 @@ __device__ void copy_tiles(const CUtensorMap* weights, const CUtensorMap* tokens
       uint64_t* full = &ring.full[ring.stage];
       barrier_wait(&ring.empty[ring.stage], ring.phase ^ 1);
       barrier_expect(full, S::weight_bytes + (S::grouped ? 0 : S::token_bytes));
-      copy_box(to, weights, step * k_step, tile.slot * a.n + tile.row, full);
+      if constexpr (S::gated) {
+        copy_gated_box(to, weights, step * k_step, tile.row / 16, tile.slot, full);
+      } else {
+        copy_box(to, weights, step * k_step, tile.slot * a.n + tile.row, full);
+      }
       if constexpr (!S::grouped)
         copy_box(to + S::weight_bytes, tokens, tile.slot * a.x_head + step * k_step, tile.token, full);
     }
@@ -258,6 +265,58 @@ __device__ void write_fours(const Product& a, const Tile& tile, const int* y_row
     }
 }
 
+// What the sums of a gate's row and up's become, as cuda.grouped_linear and cuda.gated_activation have it.
+__device__ float gate_of(const Product& a, const Tile& tile, int column, float gate, float up) {
+  if (a.bias != nullptr) {
+    const float* bias = a.bias + int64_t(tile.slot) * a.n + column;
+    gate += bias[0], up += bias[a.n / 2];
+  }
+  return cuda::silu(gate) * up;
+}
+
+// Of a tile of gate and up. Accumulator i and i + 2 are the same output's, i / 2 even; outputs are as the rows above,
+// half as many. bf16.
+template <class S, int blocks, int n>
+__device__ void write_gated(const Product& a, const Tile& tile, const int* y_rows, const float (&sums)[blocks][n]) {
+  constexpr int apart = S::groups * row_tile / 2;
+  const int lane = threadIdx.x % 32, quad = lane % 4, mine = lane / 4 % 4, width = a.n / 2;
+  const int column = tile.row / 2 + threadIdx.x / 32 * 8;
+  auto* y = static_cast<__nv_bfloat16*>(a.y);
+  if constexpr (n % 16 == 0) {
+    if (a.fours && tile.row + S::rows <= a.n) {
+#pragma unroll
+      for (int first = 0; first < n; first += 16)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int y_row = y_rows[first * 2 + mine * 8 + quad * 2 + e];
+          const int64_t at = y_row * a.y_stride + column + lane / 16 * 4;
+#pragma unroll
+          for (int b = 0; b < blocks; ++b) {
+            float v[4];
+#pragma unroll
+            for (int c = 0; c < 4; ++c)
+              v[c] = gate_of(a, tile, column + b * apart + lane / 4, sums[b][first + c * 4 + e],
+                             sums[b][first + c * 4 + 2 + e]);
+            transpose(v);
+            if (y_row >= 0) cuda::store_four(y + at + b * apart, v);
+          }
+        }
+      return;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < n; i += 4)
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int y_row = y_rows[i * 2 + quad * 2 + e];
+      if (y_row < 0) continue;
+#pragma unroll
+      for (int b = 0; b < blocks; ++b)
+        if (const int at = column + b * apart + lane / 4; at < width)
+          y[y_row * a.y_stride + at] = __float2bfloat16_rn(gate_of(a, tile, at, sums[b][i + e], sums[b][i + 2 + e]));
+    }
+}
+
 template <class S, int blocks, int n>
 __device__ void write_tile(const Product& a, const Tile& tile, const int* y_rows, const float (&sums)[blocks][n]) {
   constexpr int apart = S::groups * row_tile;
@@ -370,6 +429,8 @@ __device__ void multiply_tiles(const Product& all, std::byte* memory, Ring<S> ri
     named_sync(1 + group, 128);
     if constexpr (S::sequential) {
       write_tile<S>(here, tile, y_rows, total);
+    } else if constexpr (S::gated) {
+      write_gated<S>(here, tile, y_rows, sums);
     } else {
       write_tile<S>(here, tile, y_rows, sums);
     }
@@ -424,11 +485,12 @@ void launch(const Operands& o, Product a, int64_t tiles, cudaStream_t stream) {
   static const cudaError_t raised =
       cudaFuncSetAttribute(multiply<S>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::shared_bytes);
   if (raised != cudaSuccess) fail("[linear] CUDA: {}", cudaGetErrorString(raised));
-  const CUtensorMap weights = matrix_map(o.weight, o.weight_rows, a.k, int64_t(a.k) * 2, k_step, S::rows);
+  const CUtensorMap weights = S::gated ? gated_map(o.weight, o.weight_rows / a.n, a.n / 2, a.k, k_step, S::rows)
+                                       : matrix_map(o.weight, o.weight_rows, a.k, int64_t(a.k) * 2, k_step, S::rows);
   const CUtensorMap tokens =
       S::grouped ? weights : matrix_map(o.x, a.tokens, o.x_columns, o.x_stride * 2, k_step, S::n);
   const int64_t y_element = a.y_bf16 ? 2 : 4;
-  a.fours = a.bias == nullptr && !a.accumulate && a.y_stride % 4 == 0 && a.y_head % 4 == 0 &&
+  a.fours = (S::gated || a.bias == nullptr) && !a.accumulate && a.y_stride % 4 == 0 && a.y_head % 4 == 0 &&
             reinterpret_cast<uintptr_t>(a.y) % uintptr_t(4 * y_element) == 0;
   const bool cut = !S::sequential && a.slices > 1;
   cudaLaunchConfig_t config{};
@@ -544,17 +606,19 @@ void run_headwise(const HeadwiseLinearArgs& a, ExecContext& context) {
   check_launch("headwise_linear");
 }
 
-template <int groups, int blocks, int n>
+template <bool gated, int groups, int blocks, int n>
 void launch_experts(const Operands& o, Product a, int64_t most_blocks, cudaStream_t stream) {
   const int64_t tiles = tiles_of<groups * blocks * row_tile, n>(a, a.block_m) * most_blocks;
-  launch<Shape<groups, blocks, n, true, false>>(o, a, tiles, stream);
+  launch<Shape<groups, blocks, n, true, false, gated>>(o, a, tiles, stream);
 }
 
-void run_grouped(const GroupedLinearArgs& a, ExecContext& context) {
-  if (a.num_pairs * a.weight.n == 0) return;
-  if (!aligned(a.x.data, a.x.strides[0]) || !aligned(a.weight.data, 0) ||
-      a.weight.slot_bytes != a.weight.n * a.weight.k * 2)
-    return cuda::grouped_linear.run(a, context);
+bool takes(const GroupedLinearArgs& a) {
+  return aligned(a.x.data, a.x.strides[0]) && aligned(a.weight.data, 0) &&
+         a.weight.slot_bytes == a.weight.n * a.weight.k * 2;
+}
+
+template <bool gated>
+void multiply_experts(const GroupedLinearArgs& a, ExecContext& context) {
   Product product{.x = static_cast<const __nv_bfloat16*>(a.x.data),
                   .bias = a.bias,
                   .y = a.y.data,
@@ -576,17 +640,44 @@ void run_grouped(const GroupedLinearArgs& a, ExecContext& context) {
   // As align_capacity(): each slot with any pair wastes at most block_m - 1 rows.
   const int64_t worst = a.num_pairs + std::min(a.num_pairs, a.weight.slots) * (a.block_m - 1);
   const int64_t blocks = (worst + a.block_m - 1) / a.block_m;
-  if (a.block_m <= 8) return launch_experts<1, 1, 8>(o, product, blocks, stream);
-  if (a.block_m <= 16) return launch_experts<1, 1, 16>(o, product, blocks, stream);
-  if (a.block_m <= 32) return launch_experts<1, 1, 32>(o, product, blocks, stream);
+  if (a.block_m <= 8) return launch_experts<gated, 1, 1, 8>(o, product, blocks, stream);
+  if (a.block_m <= 16) return launch_experts<gated, 1, 1, 16>(o, product, blocks, stream);
+  if (a.block_m <= 32) return launch_experts<gated, 1, 1, 32>(o, product, blocks, stream);
   // Few pairs a block leave the matrix units idle whatever the tile, and small tiles spread better.
   const bool many = a.num_pairs / a.weight.slots >= 48;
   if (a.block_m <= 64) {
-    return many ? launch_experts<2, 2, 64>(o, product, blocks, stream)
-                : launch_experts<1, 1, 64>(o, product, blocks, stream);
+    return many ? launch_experts<gated, 2, 2, 64>(o, product, blocks, stream)
+                : launch_experts<gated, 1, 1, 64>(o, product, blocks, stream);
   }
-  return many ? launch_experts<2, 2, 128>(o, product, blocks, stream)
-              : launch_experts<1, 1, 128>(o, product, blocks, stream);
+  return many ? launch_experts<gated, 2, 2, 128>(o, product, blocks, stream)
+              : launch_experts<gated, 1, 1, 128>(o, product, blocks, stream);
+}
+
+void run_grouped(const GroupedLinearArgs& a, ExecContext& context) {
+  if (a.num_pairs * a.weight.n == 0) return;
+  if (!takes(a)) return cuda::grouped_linear.run(a, context);
+  multiply_experts<false>(a, context);
+  check_launch("grouped_linear");
+}
+
+std::string supports_gated(const GatedGroupedLinearDesc& d) {
+  if (d.activation != Activation::silu) return "takes silu";
+  if (d.y != DType::bf16) return "writes bf16";
+  if (d.out % 16 != 0) return "takes gates of a multiple of 8 rows";
+  return supports(d);
+}
+
+void run_gated(const GatedGroupedLinearArgs& a, ExecContext& context) {
+  if (a.num_pairs * a.weight.n == 0) return;
+  if (takes(a)) {
+    multiply_experts<true>(a, context);
+    return check_launch("gated_grouped_linear");
+  }
+  const Workspace::Scope scope(context.workspace);
+  GroupedLinearArgs both = a;
+  both.y = context.workspace.alloc(DType::f32, {a.num_pairs, a.weight.n});
+  cuda::grouped_linear.run(both, context);
+  cuda::gated_activation.run({.x = both.y, .activation = a.activation, .gated = true, .y = a.y}, context);
 }
 
 }  // namespace
@@ -596,5 +687,7 @@ extern const Implementation<HeadwiseLinearDesc, HeadwiseLinearArgs> headwise_lin
                                                                                     supports_headwise, run_headwise};
 extern const Implementation<GroupedLinearDesc, GroupedLinearArgs> grouped_linear{"sm90.grouped_linear", Level::sm90,
                                                                                  supports_grouped, run_grouped};
+extern const Implementation<GatedGroupedLinearDesc, GatedGroupedLinearArgs> gated_grouped_linear{
+    "sm90.gated_grouped_linear", Level::sm90, supports_gated, run_gated};
 
 }  // namespace medley::sm90

@@ -3,6 +3,8 @@
 #include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace medley::sm90 {
@@ -19,6 +21,21 @@ PFN_cuTensorMapEncodeTiled_v12000 encoder() {
   return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
 }
 
+template <int rank>
+CUtensorMap encode(const void* base, const cuuint64_t (&sizes)[rank], const cuuint64_t (&strides)[rank - 1],
+                   const cuuint32_t (&box)[rank]) {
+  static const PFN_cuTensorMapEncodeTiled_v12000 function = encoder();
+  cuuint32_t steps[rank];
+  std::fill_n(steps, rank, 1);
+  CUtensorMap map{};
+  const CUresult status = function(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rank, const_cast<void*>(base), sizes,
+                                   strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (status != CUDA_SUCCESS)
+    fail("cuTensorMapEncodeTiled: error {} for rows of {} bytes at {}", int(status), strides[0], base);
+  return map;
+}
+
 }  // namespace
 
 CUtensorMap rows_map(const void* base, int64_t columns, int64_t row_bytes, int box_columns, int box_rows) {
@@ -27,18 +44,15 @@ CUtensorMap rows_map(const void* base, int64_t columns, int64_t row_bytes, int b
 
 CUtensorMap matrix_map(const void* base, int64_t rows, int64_t columns, int64_t row_bytes, int box_columns,
                        int box_rows) {
-  static const PFN_cuTensorMapEncodeTiled_v12000 encode = encoder();
-  const cuuint64_t sizes[] = {cuuint64_t(columns), cuuint64_t(rows)};
-  const cuuint64_t strides[] = {cuuint64_t(row_bytes)};
-  const cuuint32_t box[] = {cuuint32_t(box_columns), cuuint32_t(box_rows)};
-  const cuuint32_t steps[] = {1, 1};
-  CUtensorMap map{};
-  const CUresult status = encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<void*>(base), sizes, strides,
-                                 box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (status != CUDA_SUCCESS)
-    fail("cuTensorMapEncodeTiled: error {} for rows of {} bytes at {}", int(status), row_bytes, base);
-  return map;
+  return encode<2>(base, {cuuint64_t(columns), cuuint64_t(rows)}, {cuuint64_t(row_bytes)},
+                   {cuuint32_t(box_columns), cuuint32_t(box_rows)});
+}
+
+CUtensorMap gated_map(const void* base, int64_t slots, int64_t width, int64_t columns, int box_columns, int box_rows) {
+  const cuuint64_t row = cuuint64_t(columns) * 2;
+  return encode<5>(base, {cuuint64_t(columns), 8, 2, cuuint64_t(width / 8), cuuint64_t(slots)},
+                   {row, row * cuuint64_t(width), row * 8, row * 2 * cuuint64_t(width)},
+                   {cuuint32_t(box_columns), 8, 2, cuuint32_t(box_rows / 16), 1});
 }
 
 }  // namespace medley::sm90

@@ -16,4 +16,8 @@ CUtensorMap rows_map(const void* base, int64_t columns, int64_t row_bytes, int b
 CUtensorMap matrix_map(const void* base, int64_t rows, int64_t columns, int64_t row_bytes, int box_columns,
                        int box_rows);
 
+// Experts' matrices [slots][2 * width][columns], gate over up, width a multiple of eight, as copies take them that have
+// `box_rows` rows, eight of the gate and the same eight of up in turns: coordinates (column, 0, 0, row / 8, slot).
+CUtensorMap gated_map(const void* base, int64_t slots, int64_t width, int64_t columns, int box_columns, int box_rows);
+
 }  // namespace medley::sm90
