@@ -6,7 +6,6 @@ namespace medley {
 namespace ref {
 extern const Implementation<RouteDesc, RouteArgs> route;
 extern const Implementation<AlignDesc, AlignArgs> align;
-extern const Implementation<RouteAlignDesc, RouteAlignArgs> route_align;
 extern const Implementation<WeightedSumDesc, WeightedSumArgs> weighted_sum;
 }  // namespace ref
 namespace simd {
@@ -15,7 +14,6 @@ extern const Implementation<WeightedSumDesc, WeightedSumArgs> weighted_sum;
 namespace cuda {
 extern const Implementation<RouteDesc, RouteArgs> route;
 extern const Implementation<AlignDesc, AlignArgs> align;
-extern const Implementation<RouteAlignDesc, RouteAlignArgs> route_align;
 extern const Implementation<WeightedSumDesc, WeightedSumArgs> weighted_sum;
 }  // namespace cuda
 
@@ -33,12 +31,6 @@ void check_align(const AlignArgs& a) {
   check_tensor("align", "sorted_token_ids", a.sorted_token_ids, {capacity}, {DType::i32});
   check_tensor("align", "expert_ids", a.expert_ids, {capacity / a.block_m}, {DType::i32});
   check_tensor("align", "num_tokens_post_padded", a.num_tokens_post_padded, {1}, {DType::i32});
-}
-
-void check_route_align(const RouteAlignArgs& a) {
-  check_route(a.route);
-  check_align(a.align);
-  if (a.align.topk_ids.data != a.route.topk_ids.data) fail("[route_align] aligns other ids than it chooses");
 }
 
 void check_sum(const WeightedSumArgs& a) {
@@ -61,9 +53,6 @@ std::string RouteDesc::describe() const {
 std::string AlignDesc::describe() const {
   return fmt::format("{} experts, {} slots", experts, slots);
 }
-std::string RouteAlignDesc::describe() const {
-  return fmt::format("{}, {} slots", RouteDesc{rule}.describe(), slots);
-}
 std::string WeightedSumDesc::describe() const {
   return fmt::format("dim {}", dim);
 }
@@ -77,13 +66,6 @@ const RouteOp& route_op() {
 const AlignOp& align_op() {
   static constexpr const Implementation<AlignDesc, AlignArgs>* table[] = {&ref::align, &cuda::align};
   static const AlignOp op{"align", check_align, table};
-  return op;
-}
-
-const RouteAlignOp& route_align_op() {
-  static constexpr const Implementation<RouteAlignDesc, RouteAlignArgs>* table[] = {&ref::route_align,
-                                                                                    &cuda::route_align};
-  static const RouteAlignOp op{"route_align", check_route_align, table};
   return op;
 }
 

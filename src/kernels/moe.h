@@ -59,20 +59,6 @@ struct AlignArgs {
 using AlignOp = Op<AlignDesc, AlignArgs>;
 const AlignOp& align_op();
 
-// route_align: the two in one launch where few tokens would wait for launches most of the time. A plain kernel for its
-// meaning and one for CUDA; elsewhere (KernelSelector::find) the two ops serve.
-struct RouteAlignDesc {
-  RoutingRule rule;
-  int32_t slots = 0;
-  std::string describe() const;
-};
-struct RouteAlignArgs {
-  RouteArgs route;
-  AlignArgs align;  // of route's topk_ids
-};
-using RouteAlignOp = Op<RouteAlignDesc, RouteAlignArgs>;
-const RouteAlignOp& route_align_op();
-
 // Entries that sorted_token_ids needs in the worst case.
 int64_t align_capacity(int64_t pairs, int64_t slots, int64_t block_m);
 

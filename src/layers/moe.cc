@@ -58,7 +58,6 @@ Moe::Moe(LoadContext& context, const MoeSpec& spec)
   load_shared(context);
   route_ = context.kernels.resolve(route_op(), {.rule = rule});
   align_ = context.kernels.resolve(align_op(), {.experts = rule.experts, .slots = int32_t(gate_up_.slots())});
-  route_align_ = context.kernels.find(route_align_op(), {.rule = rule, .slots = int32_t(gate_up_.slots())});
   activate_ = context.kernels.resolve(
       gated_activation_op(),
       {.width = spec.intermediate, .activation = spec.activation, .gated = spec.gated(), .y = dtype_});
@@ -208,12 +207,8 @@ void Moe::forward(const TensorView& x, const TensorView& y, ExecContext& exec) c
 
   // 2. Align: pairs (token, k) sorted by slot, in blocks.
   const AlignArgs aligned = alignment(topk_ids, exec);
-  if (route_align_.run != nullptr) {
-    route_align_({route, aligned}, exec);
-  } else {
-    route_(route, exec);
-    align_(aligned, exec);
-  }
+  route_(route, exec);
+  align_(aligned, exec);
 
   // 3. Dispatch: every rank has every token, so the rows are where they are needed.
   const TensorView& rows = x;

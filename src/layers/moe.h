@@ -77,7 +77,6 @@ class Moe {
   std::optional<Linear> shared_gate_;
   Kernel<RouteArgs> route_, route_shared_;
   Kernel<AlignArgs> align_;
-  Kernel<RouteAlignArgs> route_align_;  // where there is one
   Kernel<GatedActivationArgs> activate_;
   Kernel<WeightedSumArgs> sum_;
   Kernel<AddArgs> add_;

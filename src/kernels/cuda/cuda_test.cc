@@ -298,37 +298,6 @@ TEST_F(CudaTest, RoutingRules) {
     run_device(route_op(), {rule}, d);
     EXPECT_TRUE(same_bits(down(d.topk_ids), a.topk_ids)) << RouteDesc{rule}.describe();
     EXPECT_LT(error(down(d.topk_weights), a.topk_weights), f32_error) << RouteDesc{rule}.describe();
-
-    // Routed and aligned together, few tokens and many; the last expert is elsewhere.
-    const int32_t slots = std::max(rule.experts - 1, 1);
-    const TensorView slot_of = make(DType::i32, {rule.experts});
-    for (int32_t e = 0; e < rule.experts; ++e) slot_of.as<int32_t>()[e] = e < slots ? slots - 1 - e : -1;
-    for (const int64_t some : {int64_t(1), int64_t(16), int64_t(17), int64_t(128), tokens}) {
-      const int64_t block_m = some == 17 ? 5 : 16, capacity = align_capacity(some * rule.top_k, slots, block_m);
-      const AlignArgs align{.topk_ids = a.topk_ids.slice(0, 0, some),
-                            .expert_to_slot = slot_of.as<int32_t>(),
-                            .experts = rule.experts,
-                            .slots = slots,
-                            .block_m = block_m,
-                            .sorted_token_ids = poisoned(DType::i32, {capacity}),
-                            .expert_ids = poisoned(DType::i32, {capacity / block_m}),
-                            .num_tokens_post_padded = poisoned(DType::i32, {1})};
-      RouteAlignArgs both{d, align};
-      both.route.logits = d.logits.slice(0, 0, some);
-      both.route.topk_ids = up(poisoned(DType::i32, {some, rule.top_k}));
-      both.route.topk_weights = up(poisoned(DType::f32, {some, rule.top_k}));
-      both.align.topk_ids = both.route.topk_ids;
-      both.align.expert_to_slot = up(slot_of, align.expert_to_slot);
-      both.align.sorted_token_ids = up(align.sorted_token_ids), both.align.expert_ids = up(align.expert_ids);
-      both.align.num_tokens_post_padded = up(align.num_tokens_post_padded);
-      run_device(route_align_op(), {rule, slots}, both);
-      run_host(align_op(), {rule.experts, slots}, align);
-      EXPECT_TRUE(same_bits(down(both.route.topk_ids), align.topk_ids)) << some << ", " << RouteDesc{rule}.describe();
-      EXPECT_TRUE(same_bits(down(both.route.topk_weights), down(d.topk_weights.slice(0, 0, some)))) << some;
-      EXPECT_TRUE(same_bits(down(both.align.sorted_token_ids), align.sorted_token_ids)) << some << " tokens";
-      EXPECT_TRUE(same_bits(down(both.align.expert_ids), align.expert_ids)) << some << " tokens";
-      EXPECT_TRUE(same_bits(down(both.align.num_tokens_post_padded), align.num_tokens_post_padded)) << some;
-    }
   }
 }
 

@@ -120,9 +120,9 @@ struct Routing {
   int64_t weights_stride;
 };
 
-// Lane k's expert of token t, the k-th in ascending order; -1 from top_k on.
+// Token t.
 template <int most, bool fours>
-__device__ int route_token(const Routing& a, int64_t t, int2* chosen) {
+__device__ void route_token(const Routing& a, int64_t t, int2* chosen) {
   const RoutingRule& rule = a.rule;
   const int lane = threadIdx.x % 32, first = lane * a.each, count = min(a.each, max(rule.experts - first, 0));
   float scores[most], added[most];
@@ -204,10 +204,9 @@ __device__ int route_token(const Routing& a, int64_t t, int2* chosen) {
     divisor = warp_sum(mine ? weight : 0.0f);
     if (rule.score == RouterScore::sigmoid) divisor += rule.sum_epsilon;
   }
-  if (!mine) return -1;
+  if (!mine) return;
   a.ids[t * a.ids_stride + lane] = my_choice.x;
   a.weights[t * a.weights_stride + lane] = weight / divisor * rule.scaling;
-  return my_choice.x;
 }
 
 template <int most, bool fours>
@@ -471,55 +470,8 @@ __global__ void __launch_bounds__(align_threads) align_pairs(const Alignment a) 
   place_pairs<runs, chunks>(a, m, first, slot);
 }
 
-// route_align of few tokens: a cluster of blocks, of which the first gets a bit and a slot for every pair.
-constexpr int together_warps = 16;  // of a block: a token each
-constexpr int64_t together_tokens = together_warps * most_cluster;
-
-__device__ void set_in_first(unsigned* mask, unsigned bit, int* slot_of_pair, int slot) {
-#if __CUDA_ARCH__ >= 900
-  uint32_t there;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(there) : "r"(uint32_t(__cvta_generic_to_shared(mask))));
-  asm volatile("red.relaxed.cluster.shared::cluster.or.b32 [%0], %1;" ::"r"(there), "r"(bit) : "memory");
-  asm volatile("mapa.shared::cluster.u32 %0, %1, 0;"
-               : "=r"(there)
-               : "r"(uint32_t(__cvta_generic_to_shared(slot_of_pair))));
-  asm volatile("st.shared::cluster.s32 [%0], %1;" ::"r"(there), "r"(slot) : "memory");
-#endif
-}
-
-template <int most, bool fours>
-__global__ void __launch_bounds__(align_threads) route_align_few(const Routing r, const Alignment a) {
-  extern __shared__ int4 memory[];
-  __shared__ int2 chosen[together_warps][32];
-  __shared__ int slot_of_pair[align_threads];
-  const AlignMemory<1> m(memory, a.slots);
-  if (blockIdx.x == 0) {
-    m.clear(a.slots);
-    slot_of_pair[threadIdx.x] = -1;
-  }
-  cluster_arrive();
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int64_t t = int64_t(blockIdx.x) * together_warps + warp;
-  int slot = -1;
-  if (warp < together_warps && t < r.tokens) {
-    slot = route_token<most, fours>(r, t, chosen[warp]);
-    if (a.expert_to_slot != nullptr && slot >= 0) slot = a.expert_to_slot[slot];
-  }
-  cluster_wait();  // the first block's masks are empty
-  if (slot >= 0) {
-    const int pair = int(t) * r.rule.top_k + lane;
-    set_in_first(m.mask(slot, pair / 32), 1u << pair % 32, &slot_of_pair[pair], slot);
-  }
-  cluster_arrive();
-  cluster_wait();
-  if (blockIdx.x != 0) return;
-  const int mine[1] = {slot_of_pair[threadIdx.x]};
-  place_pairs<1, Chunks::one>(a, m, threadIdx.x, mine);
-}
-
 int64_t shared_limit() {
-  constexpr int64_t fixed = 4096 + 4096 + 256;  // of route_align_few: pairs' slots, choices, totals
-  static const int64_t found = attribute_of_device(cudaDevAttrMaxSharedMemoryPerBlockOptin) - fixed;
+  static const int64_t found = attribute_of_device(cudaDevAttrMaxSharedMemoryPerBlockOptin) - 1024;
   return found;
 }
 
@@ -528,11 +480,6 @@ std::string supports_align(const AlignDesc& d) {
   if (shared_limit() > 0 && AlignMemory<1>::bytes(d.slots) > shared_limit())
     return fmt::format("{} slots: this device has too little shared memory", d.slots);
   return {};
-}
-
-std::string supports_route_align(const RouteAlignDesc& d) {
-  const std::string reason = supports_route({d.rule});
-  return reason.empty() ? supports_align({d.rule.experts, d.slots}) : reason;
 }
 
 Alignment alignment_of(const AlignArgs& a) {
@@ -595,25 +542,6 @@ void run_align(const AlignArgs& a, ExecContext& context) {
   align_counted<1>(a, context);
 }
 
-template <int most, bool fours>
-void launch_together(const Routing& r, const Alignment& a, ExecContext& context) {
-  static const bool raised = (allow_memory(route_align_few<most, fours>), true);
-  (void)raised;
-  const unsigned grid = blocks_for(r.tokens, together_warps);
-  launch("route_align", route_align_few<most, fours>, grid, align_threads, size_t(AlignMemory<1>::bytes(a.slots)), grid,
-         context, r, a);
-}
-
-void run_route_align(const RouteAlignArgs& args, ExecContext& context) {
-  const Routing r = routing_of(args.route);
-  const Alignment a = alignment_of(args.align);
-  if (hopper() && r.tokens > 0 && r.tokens <= together_tokens && a.pairs <= align_threads && r.each <= 8) {
-    return in_fours(r) ? launch_together<8, true>(r, a, context) : launch_together<8, false>(r, a, context);
-  }
-  run_route(args.route, context);
-  run_align(args.align, context);
-}
-
 __global__ void sum_experts(const float* x, int64_t x_stride, const float* weights, int64_t weights_stride, int top_k,
                             int64_t dim, bool accumulate, float* y, int64_t y_stride) {
   const int64_t t = blockIdx.x, i = int64_t(blockIdx.y) * threads + threadIdx.x;
@@ -673,8 +601,6 @@ void run_sum(const WeightedSumArgs& a, ExecContext& context) {
 
 extern const Implementation<RouteDesc, RouteArgs> route{"cuda.route", Level::cuda, supports_route, run_route};
 extern const Implementation<AlignDesc, AlignArgs> align{"cuda.align", Level::cuda, supports_align, run_align};
-extern const Implementation<RouteAlignDesc, RouteAlignArgs> route_align{"cuda.route_align", Level::cuda,
-                                                                        supports_route_align, run_route_align};
 extern const Implementation<WeightedSumDesc, WeightedSumArgs> weighted_sum{"cuda.weighted_sum", Level::cuda, any,
                                                                            run_sum};
 

@@ -71,8 +71,6 @@ extern const Implementation<PieceAttentionDesc, PieceAttentionArgs> piece_attent
                                                                                     not_built, nullptr};
 extern const Implementation<RouteDesc, RouteArgs> route{"cuda.route", Level::cuda, not_built, nullptr};
 extern const Implementation<AlignDesc, AlignArgs> align{"cuda.align", Level::cuda, not_built, nullptr};
-extern const Implementation<RouteAlignDesc, RouteAlignArgs> route_align{"cuda.route_align", Level::cuda, not_built,
-                                                                        nullptr};
 extern const Implementation<WeightedSumDesc, WeightedSumArgs> weighted_sum{"cuda.weighted_sum", Level::cuda, not_built,
                                                                            nullptr};
 extern const Implementation<CausalConvDesc, CausalConvArgs> causal_conv{"cuda.causal_conv", Level::cuda, not_built,

@@ -104,11 +104,6 @@ void run_align(const AlignArgs& a, ExecContext&) {
   *a.num_tokens_post_padded.as<int32_t>() = int32_t(offset);
 }
 
-void run_route_align(const RouteAlignArgs& a, ExecContext& context) {
-  run_route(a.route, context);
-  run_align(a.align, context);
-}
-
 void run_sum(const WeightedSumArgs& a, ExecContext& context) {
   const int64_t top_k = a.topk_weights.size(1), dim = a.y.size(1);
   context.threads.parallel_for(a.y.size(0), [&](int64_t t, int) {
@@ -126,8 +121,6 @@ void run_sum(const WeightedSumArgs& a, ExecContext& context) {
 
 extern const Implementation<RouteDesc, RouteArgs> route{"ref.route", Level::ref, any, run_route};
 extern const Implementation<AlignDesc, AlignArgs> align{"ref.align", Level::ref, any, run_align};
-extern const Implementation<RouteAlignDesc, RouteAlignArgs> route_align{"ref.route_align", Level::ref, any,
-                                                                        run_route_align};
 extern const Implementation<WeightedSumDesc, WeightedSumArgs> weighted_sum{"ref.weighted_sum", Level::ref, any,
                                                                            run_sum};
 
