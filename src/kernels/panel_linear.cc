@@ -259,7 +259,7 @@ block::Format make_format(DType dtype) {
     if (i < 16) f.byte_levels[i] = from.levels[i % codes];
     if (i > 0 && i < codes) f.even = f.even && from.levels[i] == from.levels[i - 1] + 1;
   }
-  if (f.even) f.offset = from.levels[0];
+  if (f.even) f.offset = from.levels[0];  // NOLINT(bugprone-signed-char-misuse): a number, not a character
   return f;
 }
 

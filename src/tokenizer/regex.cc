@@ -70,7 +70,7 @@ struct Regex::Code {
     self->jit = pcre2_jit_compile(self->code, PCRE2_JIT_COMPLETE) == 0;  // not on every CPU: the interpreter still is
     uint32_t shortest = 0;
     pcre2_pattern_info(self->code, PCRE2_INFO_MINLENGTH, &shortest);
-    if (shortest > 0) pcre2_pattern_info(self->code, PCRE2_INFO_FIRSTBITMAP, &self->first_bytes);
+    if (shortest > 0) pcre2_pattern_info(self->code, PCRE2_INFO_FIRSTBITMAP, static_cast<void*>(&self->first_bytes));
     return self;
   }
 };
