@@ -8,8 +8,9 @@ namespace medley::cli {
 namespace {
 
 constexpr const char* examples =
-    R"(The limit of a case is the bytes and operations it cannot avoid, over rates that the same run measures. Every case is
-compared with the portable kernel before it is timed; times are medians with a cold L2. With --peers a second program
+    R"(The limit of a case is the bytes and operations it cannot avoid, over rates that the same run measures. A kernel that
+is not the portable one is compared with it before it is timed (but for the largest cases, which say so); times are
+medians with a cold L2. With --peers a second program
 times others' kernels on the same cases, in turns: the last column says how much longer they take (below 1: less).
 
 Examples:

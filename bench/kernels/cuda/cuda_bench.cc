@@ -1,6 +1,6 @@
-// medley bench kernels: times CUDA kernels on the device it finds. Cold L2, random data, medians, each case checked
-// against the portable kernel before it is timed. The limit is the bytes and operations that the case cannot avoid,
-// over the rates that the same run measured.
+// medley bench kernels: times CUDA kernels on the device it finds. Cold L2, random data, medians; a kernel that is not
+// the portable one is compared with it before it is timed, but for the largest cases. The limit is the bytes and
+// operations that the case cannot avoid, over the rates that the same run measured.
 #include "cli/kernel_bench.h"
 
 #include "cuda_bench.h"
