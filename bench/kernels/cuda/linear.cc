@@ -14,6 +14,7 @@ void dense(Bench& bench, int64_t tokens, int64_t n, int64_t k) {
   const auto kernel = KernelSelector(Device::cuda).resolve(linear_op(), {k, n, DType::bf16, DType::bf16});
   LinearArgs reference = a;
   reference.y = bench.alloc(DType::f32, {tokens, n});
+  kernel(a, bench.context);
   KernelSelector(Device::cuda, Level::cuda)
       .resolve(linear_op(), {k, n, DType::bf16, DType::bf16})(reference, bench.context);
   bench.report(
