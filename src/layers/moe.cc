@@ -142,9 +142,11 @@ void Moe::load_experts(LoadContext& context) {
   const int64_t inner = spec_.intermediate;
   const UnitRange mine = units_of(context.shard(), spec_.rule.experts);
   up_width_ = spec_.gated() ? 2 * inner : inner;
-  std::vector<int32_t> expert_to_slot(size_t(spec_.rule.experts), -1);
-  for (int64_t e = mine.begin; e < mine.begin + mine.count; ++e) expert_to_slot[size_t(e)] = int32_t(e - mine.begin);
-  expert_to_slot_ = ParameterArray<int32_t>(context, expert_to_slot);
+  if (mine.count < spec_.rule.experts) {
+    std::vector<int32_t> expert_to_slot(size_t(spec_.rule.experts), -1);
+    for (int64_t e = mine.begin; e < mine.begin + mine.count; ++e) expert_to_slot[size_t(e)] = int32_t(e - mine.begin);
+    expert_to_slot_ = ParameterArray<int32_t>(context, expert_to_slot);
+  }
   context.weights.set_active(double(spec_.rule.top_k) / spec_.rule.experts);
   const ExpertViews views = spec_.storage == ExpertStorage::apart      ? take_apart(context, mine)
                             : spec_.storage == ExpertStorage::separate ? take_separate(context, mine)
@@ -189,8 +191,10 @@ void Moe::forward(const TensorView& x, const TensorView& y, ExecContext& exec) c
   // The shared experts wait for nothing below. Beside the routed ones where each alone leaves most of a device idle.
   TensorView shared;
   const bool beside = shared_ && tokens <= most_tokens_beside;
+  // To y itself where nothing else happens to it: the routed experts' sum is added there.
+  const bool into_y = beside && !shared_gate_ && comm_->size() == 1;
   if (beside) {
-    shared = exec.workspace.alloc(DType::f32, {tokens, spec_.hidden});
+    shared = into_y ? y : exec.workspace.alloc(DType::f32, {tokens, spec_.hidden});
     exec.fork([&](ExecContext& side) { shared_->forward(x, shared, side); });
   }
 
@@ -238,6 +242,11 @@ void Moe::forward(const TensorView& x, const TensorView& y, ExecContext& exec) c
 
   // 5. Combine: the outputs are where they are summed.
   // 6. Weighted sum, in ascending expert id.
+  if (into_y) {
+    exec.join();
+    sum_({.x = outputs, .topk_weights = topk_weights, .y = y, .accumulate = true}, exec);
+    return;
+  }
   sum_({.x = outputs, .topk_weights = topk_weights, .y = y}, exec);
   comm_->all_reduce(y);
 

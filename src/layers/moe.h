@@ -70,7 +70,7 @@ class Moe {
   Communicator* comm_ = nullptr;
   Linear router_;
   Parameter correction_bias_;
-  ParameterArray<int32_t> expert_to_slot_;  // [experts]
+  ParameterArray<int32_t> expert_to_slot_;  // [experts]; empty: the slots are the experts
   int64_t up_width_ = 0;                    // 2 * intermediate, or intermediate when not gated
   ExpertLinear gate_up_, down_;             // slots x [up_width, hidden], slots x [hidden, intermediate]
   std::optional<Mlp> shared_;

@@ -3,9 +3,11 @@
 #include "kernels/moe.h"
 
 #include <algorithm>
+#include <bit>
 #include <climits>
+#include <utility>
 
-#include "kernels/cuda/common.h"
+#include "kernels/cuda/launch.h"
 
 namespace medley::cuda {
 namespace {
@@ -16,23 +18,11 @@ constexpr unsigned all = 0xffffffffu;
 
 // Floats as integers in the same order, for the warp's reduction instruction; NaN is the largest. -0 becomes 0.
 __device__ unsigned ordered(float value) {
-  const unsigned bits = __float_as_uint(value + 0.0f);
-  return bits >> 31 ? ~bits : bits | 0x80000000u;
+  const int bits = __float_as_int(value + 0.0f);
+  return unsigned(bits ^ (bits >> 31 | INT_MIN));
 }
 __device__ float unordered(unsigned key) {
   return __uint_as_float(key >> 31 ? key & 0x7fffffffu : ~key);
-}
-
-// Kernels of this file follow each other closely: one may be there before the last has ended, and waits here.
-__device__ void await_earlier_kernels() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-__device__ void let_next_kernel_come() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
 }
 
 int attribute_of_device(cudaDeviceAttr attribute) {
@@ -43,67 +33,81 @@ int attribute_of_device(cudaDeviceAttr attribute) {
   }
   return value;
 }
-bool hopper() {
-  static const bool found = attribute_of_device(cudaDevAttrComputeCapabilityMajor) >= 9;
-  return found;
-}
-
-// Starts a kernel that calls await_earlier_kernels() before it touches memory; `cluster` blocks in a cluster.
-template <class... Params, class... Args>
-void launch(const char* op, void (*kernel)(Params...), unsigned grid, unsigned block, size_t shared, unsigned cluster,
-            ExecContext& context, Args... args) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid, config.blockDim = block;
-  config.dynamicSmemBytes = shared;
-  config.stream = stream_of(context);
-  cudaLaunchAttribute attributes[2]{};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {cluster, 1, 1};
-  config.attrs = attributes;
-  config.numAttrs = !hopper() ? 0 : cluster > 1 ? 2 : 1;
-  const cudaError_t status = cudaLaunchKernelEx(&config, kernel, Params(args)...);
-  if (status != cudaSuccess) fail("[{}] CUDA: {}", op, cudaGetErrorString(status));
-}
-
 constexpr int route_warps = 4, most_each = 32;
 
-// One warp a token, a lane `each` neighbouring experts, at most `most`, in registers. A group is a power of two of
-// lanes: the best two of its keys, the rank of its value among all groups', and its lanes' keys where it is not open.
+// 1 / x and x / y as the division has them where neither the operands nor the result come near the ends of what a float
+// holds, without its branches: eight divisions that do not wait for each other.
+__device__ float reciprocal(float x) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return fmaf(r, fmaf(-x, r, 1.0f), r);
+}
+__device__ float sigmoid_of(float x) {
+  const float sum = 1.0f + expf(-x);
+  const bool large = sum > 0x1p100f;
+  const float r = reciprocal(large ? fminf(sum, 0x1.fp127f) * 0x1p-32f : sum);
+  return large ? r * 0x1p-32f : r;
+}
+__device__ float quotient(float x, float y, float reciprocal_of_y) {
+  const float q = x * reciprocal_of_y;
+  return fmaf(fmaf(-y, q, x), reciprocal_of_y, q);
+}
+
+// One warp a token, a lane `each` neighbouring experts, at most `most`, in registers. A group is 2^shift lanes: the
+// best two of its keys, the rank of its value among all groups', and its lanes' keys where it is not open.
 template <int most>
-__device__ void close_groups(unsigned (&keys)[most], const RoutingRule& rule, int each) {
-  const int size = rule.experts / rule.groups, lanes = size / each, group = threadIdx.x % 32 / lanes;
+__device__ void close_groups(unsigned (&keys)[most], const RoutingRule& rule, int shift) {
+  const int group = int(threadIdx.x % 32) >> shift;
   unsigned first = 0, second = 0;
 #pragma unroll
   for (int j = 0; j < most; ++j) {
     second = max(second, min(first, keys[j]));
     first = max(first, keys[j]);
   }
-  for (int mask = 1; mask < lanes; mask *= 2) {
+  for (int mask = 1; mask < 1 << shift; mask *= 2) {
     const unsigned other_first = __shfl_xor_sync(all, first, mask), other_second = __shfl_xor_sync(all, second, mask);
     second = max(max(second, other_second), min(first, other_first));
     first = max(first, other_first);
   }
-  float value = unordered(first);
-  if (rule.group_score == GroupScore::top2_sum && size > 1) value += unordered(second);
+  // A group of one expert has no second.
+  unsigned value = first;
+  if (rule.group_score == GroupScore::top2_sum && second != 0) value = ordered(unordered(first) + unordered(second));
   int rank = 0;
-  for (int g = 0; g < rule.groups; ++g) {
-    const float other = __shfl_sync(all, value, g * lanes);
-    rank += other > value || (other == value && g < group);
-  }
+  for (int some = 0; some < rule.groups; some += 4)
+#pragma unroll
+    for (int g = some; g < some + 4; ++g) {  // exchanges that do not wait for each other
+      const unsigned other = __shfl_sync(all, value, g << shift & 31);
+      rank += (g < rule.groups ? other : 0) + (g < group ? 1 : 0) > value;
+    }
   if (rank < rule.top_groups) return;
 #pragma unroll
   for (int j = 0; j < most; ++j)
     if (keys[j] != 0) keys[j] = ordered(-INFINITY);
 }
 
+// Which two are exchanged where the second is the larger, one pair after the other: Batcher's odd-even merge sort.
 template <int most>
-__device__ unsigned largest(const unsigned (&keys)[most]) {
-  unsigned best = 0;
-#pragma unroll
-  for (int j = 0; j < most; ++j) best = max(best, keys[j]);
-  return best;
+struct Network {
+  int pairs = 0, upper[most * 8] = {}, lower[most * 8] = {};
+
+  constexpr Network() {
+    for (int run = 1; run < most; run *= 2)
+      for (int step = run; step >= 1; step /= 2)
+        for (int first = step % run; first + step < most; first += 2 * step)
+          for (int i = first; i < first + step && i + step < most; ++i)
+            if (i / (2 * run) == (i + step) / (2 * run)) upper[pairs] = i, lower[pairs++] = i + step;
+  }
+};
+
+__device__ void order(unsigned& upper, unsigned& lower) {
+  const unsigned larger = max(upper, lower);
+  lower = min(upper, lower);
+  upper = larger;
+}
+template <int most, size_t... pair>
+__device__ void sort(unsigned (&values)[most], std::index_sequence<pair...>) {
+  constexpr Network<most> network;
+  (order(values[network.upper[pair]], values[network.lower[pair]]), ...);
 }
 
 // Where a token's experts and their weights go.
@@ -112,13 +116,21 @@ struct Routing {
   int64_t logits_stride;
   const float* bias;
   RoutingRule rule;
-  int each;  // experts a lane
+  int each;         // experts a lane
+  int group_shift;  // a group's lanes are a power of two: which
   int64_t tokens;
   int32_t* ids;
   int64_t ids_stride;
   float* weights;
   int64_t weights_stride;
 };
+
+// Two words of shared memory, without a branch.
+__device__ void store_where(bool condition, uint32_t to, int first, float second) {
+  asm volatile("{.reg .pred p; setp.ne.u32 p, %0, 0; @p st.shared.v2.b32 [%1], {%2, %3};}" ::"r"(unsigned(condition)),
+               "r"(to), "r"(first), "r"(__float_as_int(second))
+               : "memory");
+}
 
 // Token t.
 template <int most, bool fours>
@@ -128,7 +140,7 @@ __device__ void route_token(const Routing& a, int64_t t, int2* chosen) {
   float scores[most], added[most];
 #pragma unroll
   for (int j = 0; j < most; ++j) added[j] = a.bias != nullptr && j < count ? a.bias[first + j] : 0.0f;
-  await_earlier_kernels();
+  wait_for_previous();
   const float* logits = a.logits + t * a.logits_stride + first;
 #pragma unroll
   for (int j = 0; j < most; ++j) {
@@ -149,12 +161,13 @@ __device__ void route_token(const Routing& a, int64_t t, int2* chosen) {
 #pragma unroll
     for (int j = 0; j < most; ++j) total += scores[j] = expf(scores[j] - highest);
     total = warp_sum(total);
+    const float inverse = reciprocal(total);
 #pragma unroll
-    for (int j = 0; j < most; ++j) scores[j] /= total;
+    for (int j = 0; j < most; ++j) scores[j] = quotient(scores[j], total, inverse);
   }
   if (rule.score == RouterScore::sigmoid) {
 #pragma unroll
-    for (int j = 0; j < most; ++j) scores[j] = 1.0f / (1.0f + expf(-scores[j]));
+    for (int j = 0; j < most; ++j) scores[j] = sigmoid_of(scores[j]);
   }
   unsigned keys[most];  // 0: nothing there, or taken
 #pragma unroll
@@ -163,34 +176,37 @@ __device__ void route_token(const Routing& a, int64_t t, int2* chosen) {
     // A broken token routes somewhere and harms itself only.
     keys[j] = j >= count ? 0 : ordered(isnan(value) ? -INFINITY : value);
   }
-  if (rule.group_score != GroupScore::none && rule.top_groups < rule.groups) close_groups(keys, rule, a.each);
+  if (rule.group_score != GroupScore::none && rule.top_groups < rule.groups) close_groups(keys, rule, a.group_shift);
 
-  // The best of the lanes' best, ties to the lower lane and in it to the lower expert.
-  unsigned best = largest(keys), taken = 0;
+  // The lanes rank what they have; then the best of their best again and again, ties to the lower lane.
+  unsigned ranked[most], last = 0;
+#pragma unroll
+  for (int j = 0; j < most; ++j) ranked[j] = keys[j];
+  sort(ranked, std::make_index_sequence<size_t(Network<most>().pairs)>());  // descending
+  const unsigned self = 1u << lane;
+  int own = 0, place = 0;  // how many are chosen here, and in lower lanes
   for (int k = 0; k < rule.top_k; ++k) {
-    const unsigned overall = __reduce_max_sync(all, best);
-    const int winner = __ffs(__ballot_sync(all, best == overall)) - 1;
-    const unsigned sought = lane == winner ? overall : UINT_MAX;  // UINT_MAX: no key
-    unsigned equal = 0;
+    last = __reduce_max_sync(all, ranked[0]);
+    const unsigned equal = __ballot_sync(all, ranked[0] == last), winner = equal & (0u - equal);
+    const bool won = winner == self;
+    own += won, place += winner < self;
 #pragma unroll
-    for (int j = 0; j < most; ++j) equal |= (keys[j] == sought ? 1u : 0u) << j;
-    equal &= 0u - equal;
-    taken |= equal;
-#pragma unroll
-    for (int j = 0; j < most; ++j)
-      if (equal >> j & 1) keys[j] = 0;
-    best = largest(keys);
+    for (int j = 0; j + 1 < most; ++j) ranked[j] = won ? ranked[j + 1] : ranked[j];
+    ranked[most - 1] = won ? 0 : ranked[most - 1];
   }
-  // Lane k gets the k-th in ascending order of expert.
-  int place = __popc(taken);
-  for (int step = 1; step < 32; step *= 2) {
-    const int other = __shfl_up_sync(all, place, step);
-    if (lane >= step) place += other;
-  }
-  place -= __popc(taken);
+  // The chosen are those above the last one, and of those like it the first ones. Lane k gets the k-th in ascending
+  // order of expert.
+  unsigned taken = 0, like = 0;
 #pragma unroll
-  for (int j = 0; j < most; ++j)
-    if (taken >> j & 1) chosen[place++] = make_int2(first + j, __float_as_int(scores[j]));
+  for (int j = 0; j < most; ++j) taken |= (keys[j] > last ? 1u : 0u) << j, like |= (keys[j] == last ? 1u : 0u) << j;
+  for (int missing = own - __popc(taken); missing > 0; --missing, like &= like - 1) taken |= like & (0u - like);
+  uint32_t to = uint32_t(__cvta_generic_to_shared(chosen + place));
+#pragma unroll
+  for (int j = 0; j < most; ++j) {
+    const bool mine = taken >> j & 1;
+    store_where(mine, to, first + j, scores[j]);
+    to += mine ? uint32_t(sizeof(int2)) : 0;
+  }
   __syncwarp();
   const bool mine = lane < rule.top_k;
   const int2 my_choice = mine ? chosen[lane] : make_int2(0, __float_as_int(-INFINITY));
@@ -212,7 +228,7 @@ __device__ void route_token(const Routing& a, int64_t t, int2* chosen) {
 template <int most, bool fours>
 __global__ void __launch_bounds__(route_warps * 32) route_tokens(const Routing a) {
   __shared__ int2 chosen[route_warps][32];
-  let_next_kernel_come();
+  let_next_start();
   const int warp = threadIdx.x / 32;
   const int64_t t = int64_t(blockIdx.x) * route_warps + warp;
   if (t < a.tokens) route_token<most, fours>(a, t, chosen[warp]);
@@ -238,11 +254,15 @@ std::string supports_route(const RouteDesc& d) {
 }
 
 Routing routing_of(const RouteArgs& a) {
+  const int each = experts_a_lane(a.rule);
+  int group_shift = 0;
+  while (a.rule.groups > 0 && each << group_shift < a.rule.experts / a.rule.groups) ++group_shift;
   return {.logits = data_of<float>(a.logits),
           .logits_stride = a.logits.strides[0],
           .bias = a.correction_bias,
           .rule = a.rule,
-          .each = experts_a_lane(a.rule),
+          .each = each,
+          .group_shift = group_shift,
           .tokens = a.logits.size(0),
           .ids = data_of<int32_t>(a.topk_ids),
           .ids_stride = a.topk_ids.strides[0],
@@ -258,8 +278,8 @@ bool in_fours(const Routing& a) {
 
 template <int most>
 void launch_route(const Routing& a, ExecContext& context) {
-  launch("route", in_fours(a) ? route_tokens<most, true> : route_tokens<most, false>, blocks_for(a.tokens, route_warps),
-         route_warps * 32, 0, 1, context, a);
+  launch_kernel("route", in_fours(a) ? route_tokens<most, true> : route_tokens<most, false>,
+                {blocks_for(a.tokens, route_warps), route_warps * 32}, context, a);
 }
 
 void run_route(const RouteArgs& args, ExecContext& context) {
@@ -287,9 +307,9 @@ template <int runs>
 __global__ void __launch_bounds__(align_threads)
     count_pairs(const int32_t* ids, int64_t pairs, const int32_t* expert_to_slot, int slots, int32_t* counts) {
   extern __shared__ int mine[];  // [slots]
-  let_next_kernel_come();
+  let_next_start();
   for (int s = threadIdx.x; s < slots; s += align_threads) mine[s] = 0;
-  await_earlier_kernels();
+  wait_for_previous();
   __syncthreads();
   const int64_t first = int64_t(blockIdx.x) * runs * align_threads + threadIdx.x;
 #pragma unroll
@@ -350,7 +370,8 @@ struct Alignment {
   const int32_t* ids;
   int64_t pairs;
   const int32_t* expert_to_slot;
-  int slots, block_m;
+  int experts, slots;
+  int block_m, block_shift;  // 2^block_shift is block_m, or it is -1
   const int32_t* counts_of_chunks;
   int32_t *sorted, *expert_ids, *num_post_padded;
 };
@@ -415,7 +436,8 @@ __device__ void place_pairs(const Alignment& a, const AlignMemory<runs>& m, int6
     }
   }
   if constexpr (chunks == Chunks::cluster) cluster_arrive();
-  const int blocks = int(unsigned(total + a.block_m - 1) / unsigned(a.block_m));
+  const unsigned padded = unsigned(total + a.block_m - 1);
+  const int blocks = int(a.block_shift >= 0 ? padded >> a.block_shift : padded / unsigned(a.block_m));
   int upto = blocks;
 #pragma unroll
   for (int step = 1; step < 32; step *= 2) {
@@ -424,9 +446,9 @@ __device__ void place_pairs(const Alignment& a, const AlignMemory<runs>& m, int6
   }
   if (lane == 31) warp_totals[warp] = upto;
   __syncthreads();
+  const int before = int(__reduce_add_sync(all, unsigned(lane < warp ? warp_totals[lane] : 0)));
   if (s < slots) {
-    int begin = upto - blocks;
-    for (int w = 0; w < warp; ++w) begin += warp_totals[w];
+    const int begin = before + upto - blocks;
     m.totals[s] = total;
     m.begins[s] = begin;
     m.starts[s] = begin * a.block_m + earlier;
@@ -446,7 +468,9 @@ __device__ void place_pairs(const Alignment& a, const AlignMemory<runs>& m, int6
   const int grid = chunks == Chunks::one ? 1 : int(gridDim.x), block = chunks == Chunks::one ? 0 : int(blockIdx.x);
   for (int p = block * (align_threads / 4) + threadIdx.x / 4; p < slots; p += grid * (align_threads / 4)) {
     const int at = threadIdx.x % 4, begin = m.begins[p], end = m.begins[p + 1];
+#pragma unroll 1
     for (int i = begin * a.block_m + m.totals[p] + at; i < end * a.block_m; i += 4) a.sorted[i] = int32_t(a.pairs);
+#pragma unroll 1
     for (int i = begin + at; i < end; i += 4) a.expert_ids[i] = p;
   }
   if constexpr (chunks == Chunks::cluster) cluster_wait();  // nobody leaves while others read here
@@ -457,12 +481,14 @@ __global__ void __launch_bounds__(align_threads) align_pairs(const Alignment a) 
   extern __shared__ int4 memory[];
   const AlignMemory<runs> m(memory, a.slots);
   m.clear(a.slots);
-  await_earlier_kernels();
+  if (const int e = int(threadIdx.x) * 32; a.expert_to_slot != nullptr && e < a.experts)
+    prefetch_to_l2(a.expert_to_slot + e);
+  __syncthreads();
+  follow_previous();
   const int64_t first = int64_t(blockIdx.x) * runs * align_threads + threadIdx.x;
   int slot[runs];
 #pragma unroll
   for (int i = 0; i < runs; ++i) slot[i] = slot_of(a.ids, a.expert_to_slot, first + i * align_threads, a.pairs);
-  __syncthreads();
 #pragma unroll
   for (int i = 0; i < runs; ++i)
     if (slot[i] >= 0) atomicOr(m.mask(slot[i], i * 32 + int(threadIdx.x) / 32), 1u << threadIdx.x % 32);
@@ -486,8 +512,10 @@ Alignment alignment_of(const AlignArgs& a) {
   return {.ids = data_of<int32_t>(a.topk_ids),
           .pairs = a.topk_ids.elements(),
           .expert_to_slot = a.expert_to_slot,
+          .experts = a.experts,
           .slots = a.slots,
           .block_m = int(a.block_m),
+          .block_shift = std::has_single_bit(uint64_t(a.block_m)) ? std::countr_zero(uint64_t(a.block_m)) : -1,
           .counts_of_chunks = nullptr,
           .sorted = data_of<int32_t>(a.sorted_token_ids),
           .expert_ids = data_of<int32_t>(a.expert_ids),
@@ -507,8 +535,9 @@ void launch_align(const AlignArgs& args, unsigned grid, const int32_t* counts, E
   (void)raised;
   Alignment a = alignment_of(args);
   a.counts_of_chunks = counts;
-  launch("align", align_pairs<runs, chunks>, grid, align_threads, size_t(AlignMemory<runs>::bytes(a.slots)),
-         chunks == Chunks::cluster ? grid : 1, context, a);
+  launch_kernel("align", align_pairs<runs, chunks>,
+                {grid, align_threads, size_t(AlignMemory<runs>::bytes(a.slots)), chunks == Chunks::cluster ? grid : 1},
+                context, a);
 }
 
 template <int runs>
@@ -519,7 +548,7 @@ bool fits(int64_t slots) {
 template <int runs>
 bool align_in_cluster(const AlignArgs& a, ExecContext& context) {
   const unsigned chunks = blocks_for(a.topk_ids.elements(), runs * align_threads);
-  if (!hopper() || chunks > most_cluster || !fits<runs>(a.slots)) return false;
+  if (!made_for_hopper() || chunks > most_cluster || !fits<runs>(a.slots)) return false;
   launch_align<runs, Chunks::cluster>(a, chunks, nullptr, context);
   return true;
 }
@@ -529,8 +558,8 @@ void align_counted(const AlignArgs& a, ExecContext& context) {
   const unsigned chunks = blocks_for(a.topk_ids.elements(), runs * align_threads);
   const Workspace::Scope scope(context.workspace);
   int32_t* counts = data_of<int32_t>(context.workspace.alloc(DType::i32, {chunks, a.slots}));
-  launch("align", count_pairs<runs>, chunks, align_threads, size_t(a.slots) * sizeof(int), 1, context,
-         data_of<int32_t>(a.topk_ids), a.topk_ids.elements(), a.expert_to_slot, a.slots, counts);
+  launch_kernel("align", count_pairs<runs>, {chunks, align_threads, size_t(a.slots) * sizeof(int)}, context,
+                data_of<int32_t>(a.topk_ids), a.topk_ids.elements(), a.expert_to_slot, a.slots, counts);
   launch_align<runs, Chunks::counted>(a, chunks, counts, context);
 }
 
@@ -544,6 +573,7 @@ void run_align(const AlignArgs& a, ExecContext& context) {
 
 __global__ void sum_experts(const float* x, int64_t x_stride, const float* weights, int64_t weights_stride, int top_k,
                             int64_t dim, bool accumulate, float* y, int64_t y_stride) {
+  follow_previous();
   const int64_t t = blockIdx.x, i = int64_t(blockIdx.y) * threads + threadIdx.x;
   if (i >= dim) return;
   float sum = 0;
@@ -555,6 +585,7 @@ __global__ void sum_experts(const float* x, int64_t x_stride, const float* weigh
 // The same sums, four neighbouring elements a thread, the loads of up to eight experts under way together.
 __global__ void sum_experts_fours(const float* x, int64_t x_stride, const float* weights, int64_t weights_stride,
                                   int top_k, int64_t dim, bool accumulate, float* y, int64_t y_stride) {
+  follow_previous();
   const int64_t t = blockIdx.x, i = (int64_t(blockIdx.y) * threads + threadIdx.x) * 4;
   if (i >= dim) return;
   float4 sum = make_float4(0, 0, 0, 0);
@@ -582,19 +613,12 @@ __global__ void sum_experts_fours(const float* x, int64_t x_stride, const float*
 
 void run_sum(const WeightedSumArgs& a, ExecContext& context) {
   if (a.y.elements() == 0) return;
-  if (a.y.size(1) % 4 == 0 && a.x.strides[0] % 4 == 0 && a.y.strides[0] % 4 == 0 &&
-      reinterpret_cast<uintptr_t>(a.x.data) % 16 == 0 && reinterpret_cast<uintptr_t>(a.y.data) % 16 == 0) {
-    const dim3 fours(unsigned(a.y.size(0)), blocks_for(a.y.size(1) / 4, threads));
-    sum_experts_fours<<<fours, threads, 0, stream_of(context)>>>(
-        data_of<float>(a.x), a.x.strides[0], data_of<float>(a.topk_weights), a.topk_weights.strides[0],
-        int(a.topk_weights.size(1)), a.y.size(1), a.accumulate, data_of<float>(a.y), a.y.strides[0]);
-    return check_launch("weighted_sum");
-  }
-  const dim3 grid(unsigned(a.y.size(0)), blocks_for(a.y.size(1), threads));
-  sum_experts<<<grid, threads, 0, stream_of(context)>>>(
-      data_of<float>(a.x), a.x.strides[0], data_of<float>(a.topk_weights), a.topk_weights.strides[0],
-      int(a.topk_weights.size(1)), a.y.size(1), a.accumulate, data_of<float>(a.y), a.y.strides[0]);
-  check_launch("weighted_sum");
+  const bool fours = a.y.size(1) % 4 == 0 && a.x.strides[0] % 4 == 0 && a.y.strides[0] % 4 == 0 &&
+                     reinterpret_cast<uintptr_t>(a.x.data) % 16 == 0 && reinterpret_cast<uintptr_t>(a.y.data) % 16 == 0;
+  const dim3 grid(unsigned(a.y.size(0)), blocks_for(fours ? a.y.size(1) / 4 : a.y.size(1), threads));
+  launch_kernel("weighted_sum", fours ? sum_experts_fours : sum_experts, {grid, threads}, context, data_of<float>(a.x),
+                a.x.strides[0], data_of<float>(a.topk_weights), a.topk_weights.strides[0], int(a.topk_weights.size(1)),
+                a.y.size(1), a.accumulate, data_of<float>(a.y), a.y.strides[0]);
 }
 
 }  // namespace

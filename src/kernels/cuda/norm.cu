@@ -2,7 +2,7 @@
 // token. How many, and the order of additions, depend on the group's size alone.
 #include "kernels/norm.h"
 
-#include "kernels/cuda/common.h"
+#include "kernels/cuda/launch.h"
 
 namespace medley::cuda {
 namespace {
@@ -36,10 +36,11 @@ __device__ float block_sum(float value) {
 // under way together. (With the elements read twice in a loop, a row of 5,120 took 19 us.)
 template <int lanes, int held, class Y>
 __global__ void __launch_bounds__(lanes == 32 ? threads : lanes) normalize(Norm a) {
+  let_next_start();
   constexpr int per_block = lanes == 32 ? threads / 32 : 1;
   const int64_t item = int64_t(blockIdx.x) * per_block + threadIdx.x / lanes;  // (token, group)
   const int64_t groups = a.dim / a.group;
-  if (item >= a.tokens * groups) return;  // whole warps
+  if (item >= a.tokens * groups) return wait_for_previous();  // whole warps
   const int64_t t = item / groups, first = item % groups * a.group;
   float* x = a.x + t * a.x_stride + first;
   const float* gate = a.gate != nullptr ? a.gate + t * a.gate_stride + first : nullptr;
@@ -53,11 +54,16 @@ __global__ void __launch_bounds__(lanes == 32 ? threads : lanes) normalize(Norm 
 #pragma unroll
   for (int j = 0; j < held; ++j) {
     const int i = lane + j * lanes;
+    scale[j] = weight != nullptr && i < group ? weight[i] + a.weight_offset : 1.0f;
+  }
+  wait_for_previous();
+#pragma unroll
+  for (int j = 0; j < held; ++j) {
+    const int i = lane + j * lanes;
     const bool there = i < group;
     value[j] = there ? x[i] : 0.0f;
     if (delta != nullptr && there) value[j] += delta[i];
     gates[j] = gate != nullptr && there ? gate[i] : 0.0f;
-    scale[j] = weight != nullptr && there ? weight[i] + a.weight_offset : 1.0f;
   }
   float sum = 0;
 #pragma unroll
@@ -85,7 +91,7 @@ void launch(const RmsNormArgs& a, const Norm& norm, ExecContext& context) {
   constexpr int block = lanes == 32 ? threads : lanes;
   with_float_type(a.y.dtype, [&](auto* type) {
     using Y = std::remove_pointer_t<decltype(type)>;
-    normalize<lanes, held, Y><<<blocks_for(items, block / lanes), block, 0, stream_of(context)>>>(norm);
+    launch_kernel("rms_norm", normalize<lanes, held, Y>, {blocks_for(items, block / lanes), block}, context, norm);
   });
 }
 
@@ -120,12 +126,15 @@ void run(const RmsNormArgs& a, ExecContext& context) {
     launch<128, 4>(a, norm, context);
   } else if (norm.group <= 2048) {
     launch<512, 4>(a, norm, context);
+  } else if (norm.group <= 4096) {
+    launch<1024, 4>(a, norm, context);
+  } else if (norm.group <= 6144) {
+    launch<1024, 6>(a, norm, context);
   } else if (norm.group <= 8192) {
     launch<1024, 8>(a, norm, context);
   } else {
     launch<1024, 16>(a, norm, context);
   }
-  check_launch("rms_norm");
 }
 
 __device__ float all_sum(float value) {
@@ -136,6 +145,7 @@ __device__ float all_sum(float value) {
 
 __global__ void normalize_layer(const float* x, int64_t x_stride, const float* weight, const float* bias, float eps,
                                 int64_t dim, float* y, int64_t y_stride) {
+  follow_previous();
   x += blockIdx.x * x_stride;
   y += blockIdx.x * y_stride;
   float sum = 0;
@@ -149,9 +159,8 @@ __global__ void normalize_layer(const float* x, int64_t x_stride, const float* w
 
 void run_layer_norm(const LayerNormArgs& a, ExecContext& context) {
   if (a.x.elements() == 0) return;
-  normalize_layer<<<unsigned(a.x.size(0)), threads, 0, stream_of(context)>>>(
-      data_of<float>(a.x), a.x.strides[0], a.weight, a.bias, a.eps, a.x.size(1), data_of<float>(a.y), a.y.strides[0]);
-  check_launch("layer_norm");
+  launch_kernel("layer_norm", normalize_layer, {unsigned(a.x.size(0)), threads}, context, data_of<float>(a.x),
+                a.x.strides[0], a.weight, a.bias, a.eps, a.x.size(1), data_of<float>(a.y), a.y.strides[0]);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The small ops between matrix products: one thread an element, consecutive threads consecutive elements.
 #include "kernels/pointwise.h"
 
-#include "kernels/cuda/common.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/gate.h"
 
 namespace medley::cuda {
@@ -17,6 +17,7 @@ dim3 grid_of(int64_t rows, int64_t width) {
 template <class W>
 __global__ void embed(const int32_t* ids, const W* table, int64_t first_id, int64_t table_rows, int64_t dim,
                       float scale, float* y, int64_t y_stride) {
+  follow_previous();
   const int64_t t = blockIdx.x, i = int64_t(blockIdx.y) * threads + threadIdx.x;
   if (i >= dim) return;
   const int64_t row = ids[t] - first_id;
@@ -28,11 +29,10 @@ void run_embedding(const EmbeddingArgs& a, ExecContext& context) {
   if (a.y.elements() == 0) return;
   with_weight_type(a.table.dtype, [&](auto* type) {
     using W = std::remove_pointer_t<decltype(type)>;
-    embed<W><<<grid_of(a.y.size(0), dim), threads, 0, stream_of(context)>>>(
-        data_of<int32_t>(a.ids), reinterpret_cast<const W*>(a.table.data), a.first_id, a.table.n, dim, a.scale,
-        data_of<float>(a.y), a.y.strides[0]);
+    launch_kernel("embedding", embed<W>, {grid_of(a.y.size(0), dim), threads}, context, data_of<int32_t>(a.ids),
+                  reinterpret_cast<const W*>(a.table.data), a.first_id, a.table.n, dim, a.scale, data_of<float>(a.y),
+                  a.y.strides[0]);
   });
-  check_launch("embedding");
 }
 
 template <Activation activation>
@@ -52,6 +52,7 @@ __device__ float activate(float x) {
 template <Activation activation, class Y>
 __global__ void gated_activation_kernel(const float* x, int64_t x_stride, bool gated, int64_t width, Y* y,
                                         int64_t y_stride) {
+  follow_previous();
   const int64_t t = blockIdx.x, i = int64_t(blockIdx.y) * threads + threadIdx.x;
   if (i >= width) return;
   x += t * x_stride;
@@ -64,6 +65,7 @@ __global__ void gated_activation_kernel(const float* x, int64_t x_stride, bool g
 template <Activation activation, class Y>
 __global__ void gated_activation_fours(const float* x, int64_t x_stride, bool gated, int64_t width, Y* y,
                                        int64_t y_stride) {
+  follow_previous();
   const int64_t t = blockIdx.x, i = (int64_t(blockIdx.y) * blockDim.x + threadIdx.x) * 4;
   if (i >= width) return;
   x += t * x_stride;
@@ -91,13 +93,14 @@ void launch_gate(const GatedActivationArgs& a, ExecContext& context) {
     if (fours) {
       const int64_t pieces = a.y.size(1) / 4;
       const unsigned block = unsigned(std::min<int64_t>((pieces + 31) / 32 * 32, threads));
-      gated_activation_fours<activation, Y>
-          <<<dim3(unsigned(a.y.size(0)), blocks_for(pieces, block)), block, 0, stream_of(context)>>>(
-              data_of<float>(a.x), a.x.strides[0], a.gated, a.y.size(1), data_of<Y>(a.y), a.y.strides[0]);
+      launch_kernel("gated_activation", gated_activation_fours<activation, Y>,
+                    {dim3(unsigned(a.y.size(0)), blocks_for(pieces, block)), block}, context, data_of<float>(a.x),
+                    a.x.strides[0], a.gated, a.y.size(1), data_of<Y>(a.y), a.y.strides[0]);
       return;
     }
-    gated_activation_kernel<activation, Y><<<grid_of(a.y.size(0), a.y.size(1)), threads, 0, stream_of(context)>>>(
-        data_of<float>(a.x), a.x.strides[0], a.gated, a.y.size(1), data_of<Y>(a.y), a.y.strides[0]);
+    launch_kernel("gated_activation", gated_activation_kernel<activation, Y>,
+                  {grid_of(a.y.size(0), a.y.size(1)), threads}, context, data_of<float>(a.x), a.x.strides[0], a.gated,
+                  a.y.size(1), data_of<Y>(a.y), a.y.strides[0]);
   });
 }
 
@@ -111,11 +114,11 @@ void run_activation(const GatedActivationArgs& a, ExecContext& context) {
     case Activation::relu2: launch_gate<Activation::relu2>(a, context); break;
     case Activation::clamped_swiglu: launch_gate<Activation::clamped_swiglu>(a, context); break;
   }
-  check_launch("gated_activation");
 }
 
 template <class X, class Y>
 __global__ void convert(const X* x, int64_t x_stride, const int32_t* rows, int64_t dim, Y* y, int64_t y_stride) {
+  follow_previous();
   const int64_t t = blockIdx.x, i = int64_t(blockIdx.y) * threads + threadIdx.x;
   if (i >= dim) return;
   const int64_t from = rows != nullptr ? rows[t] : t;
@@ -128,27 +131,27 @@ void run_convert(const ConvertRowsArgs& a, ExecContext& context) {
     with_float_type(a.y.dtype, [&](auto* y_type) {
       using X = std::remove_pointer_t<decltype(x_type)>;
       using Y = std::remove_pointer_t<decltype(y_type)>;
-      convert<X, Y><<<grid_of(a.y.size(0), a.y.size(1)), threads, 0, stream_of(context)>>>(
-          data_of<X>(a.x), a.x.strides[0], a.rows ? data_of<int32_t>(a.rows) : nullptr, a.y.size(1), data_of<Y>(a.y),
-          a.y.strides[0]);
+      launch_kernel("convert_rows", convert<X, Y>, {grid_of(a.y.size(0), a.y.size(1)), threads}, context,
+                    data_of<X>(a.x), a.x.strides[0], a.rows ? data_of<int32_t>(a.rows) : nullptr, a.y.size(1),
+                    data_of<Y>(a.y), a.y.strides[0]);
     });
   });
-  check_launch("convert_rows");
 }
 
 __global__ void add_scaled(const float* x, int64_t x_stride, float scale, int64_t dim, float* y, int64_t y_stride) {
+  follow_previous();
   const int64_t t = blockIdx.x, i = int64_t(blockIdx.y) * threads + threadIdx.x;
   if (i < dim) y[t * y_stride + i] += scale * x[t * x_stride + i];
 }
 
 void run_add(const AddArgs& a, ExecContext& context) {
   if (a.y.elements() == 0) return;
-  add_scaled<<<grid_of(a.y.size(0), a.y.size(1)), threads, 0, stream_of(context)>>>(
-      data_of<float>(a.x), a.x.strides[0], a.scale, a.y.size(1), data_of<float>(a.y), a.y.strides[0]);
-  check_launch("add");
+  launch_kernel("add", add_scaled, {grid_of(a.y.size(0), a.y.size(1)), threads}, context, data_of<float>(a.x),
+                a.x.strides[0], a.scale, a.y.size(1), data_of<float>(a.y), a.y.strides[0]);
 }
 
 __global__ void scale_all(float* x, int64_t x_stride, int64_t dim, float scale, float softcap) {
+  follow_previous();
   const int64_t t = blockIdx.x, i = int64_t(blockIdx.y) * threads + threadIdx.x;
   if (i >= dim) return;
   const float value = scale * x[t * x_stride + i];
@@ -157,14 +160,14 @@ __global__ void scale_all(float* x, int64_t x_stride, int64_t dim, float scale, 
 
 void run_scale(const ScaleArgs& a, ExecContext& context) {
   if (a.x.elements() == 0) return;
-  scale_all<<<grid_of(a.x.size(0), a.x.size(1)), threads, 0, stream_of(context)>>>(data_of<float>(a.x), a.x.strides[0],
-                                                                                   a.x.size(1), a.scale, a.softcap);
-  check_launch("scale");
+  launch_kernel("scale", scale_all, {grid_of(a.x.size(0), a.x.size(1)), threads}, context, data_of<float>(a.x),
+                a.x.strides[0], a.x.size(1), a.scale, a.softcap);
 }
 
 template <class Y>
 __global__ void multiply_gate(const float* x, int64_t x_stride, const float* gate, int64_t gate_stride, Gate act,
                               int64_t dim, Y* y, int64_t y_stride) {
+  follow_previous();
   const int64_t t = blockIdx.x, i = int64_t(blockIdx.y) * threads + threadIdx.x;
   if (i >= dim) return;
   float factor = gate[t * gate_stride + i];
@@ -177,23 +180,22 @@ void run_gate(const GateArgs& a, ExecContext& context) {
   if (a.y.elements() == 0) return;
   with_float_type(a.y.dtype, [&](auto* type) {
     using Y = std::remove_pointer_t<decltype(type)>;
-    multiply_gate<Y><<<grid_of(a.y.size(0), a.y.size(1)), threads, 0, stream_of(context)>>>(
-        data_of<float>(a.x), a.x.strides[0], data_of<float>(a.gate), a.gate.strides[0], a.act, a.y.size(1),
-        data_of<Y>(a.y), a.y.strides[0]);
+    launch_kernel("gate", multiply_gate<Y>, {grid_of(a.y.size(0), a.y.size(1)), threads}, context, data_of<float>(a.x),
+                  a.x.strides[0], data_of<float>(a.gate), a.gate.strides[0], a.act, a.y.size(1), data_of<Y>(a.y),
+                  a.y.strides[0]);
   });
-  check_launch("gate");
 }
 
 __global__ void scale_each(const float* scale, int64_t dim, float* y, int64_t y_stride) {
+  follow_previous();
   const int64_t t = blockIdx.x, i = int64_t(blockIdx.y) * threads + threadIdx.x;
   if (i < dim) y[t * y_stride + i] *= scale[i];
 }
 
 void run_scale_columns(const ScaleColumnsArgs& a, ExecContext& context) {
   if (a.y.elements() == 0) return;
-  scale_each<<<grid_of(a.y.size(0), a.y.size(1)), threads, 0, stream_of(context)>>>(
-      a.scale, a.y.size(1), data_of<float>(a.y), a.y.strides[0]);
-  check_launch("scale_columns");
+  launch_kernel("scale_columns", scale_each, {grid_of(a.y.size(0), a.y.size(1)), threads}, context, a.scale,
+                a.y.size(1), data_of<float>(a.y), a.y.strides[0]);
 }
 
 }  // namespace

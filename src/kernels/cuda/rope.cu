@@ -1,7 +1,7 @@
 // Rotary embedding: one thread an angle, then one thread a rotated pair.
 #include "kernels/rope.h"
 
-#include "kernels/cuda/common.h"
+#include "kernels/cuda/launch.h"
 
 namespace medley::cuda {
 namespace {
@@ -10,6 +10,7 @@ constexpr int threads = 128;
 
 __global__ void angles(const int32_t* positions, const float* inv_freq, float factor, int64_t tokens, int64_t half,
                        float* table, int64_t stride) {
+  follow_previous();
   const int64_t item = int64_t(blockIdx.x) * threads + threadIdx.x;
   if (item >= tokens * half) return;
   const int64_t t = item / half, i = item % half;
@@ -22,13 +23,14 @@ __global__ void angles(const int32_t* positions, const float* inv_freq, float fa
 void run_angles(const RopeAnglesArgs& a, ExecContext& context) {
   const int64_t tokens = a.table.size(0), half = a.table.size(1) / 2;
   if (tokens * half == 0) return;
-  angles<<<blocks_for(tokens * half, threads), threads, 0, stream_of(context)>>>(
-      data_of<int32_t>(a.positions), a.inv_freq, a.factor, tokens, half, data_of<float>(a.table), a.table.strides[0]);
-  check_launch("rope_angles");
+  launch_kernel("rope_angles", angles, {blocks_for(tokens * half, threads), threads}, context,
+                data_of<int32_t>(a.positions), a.inv_freq, a.factor, tokens, half, data_of<float>(a.table),
+                a.table.strides[0]);
 }
 
 __global__ void rotate(float* x, int64_t token_stride, int64_t head_stride, int64_t heads, int64_t half,
                        const float* table, int64_t table_stride, bool interleaved) {
+  follow_previous();
   const int64_t t = blockIdx.x, item = int64_t(blockIdx.y) * threads + threadIdx.x;
   if (item >= heads * half) return;
   const int64_t head = item / half, i = item % half;
@@ -44,10 +46,9 @@ __global__ void rotate(float* x, int64_t token_stride, int64_t head_stride, int6
 void run_rope(const RopeArgs& a, ExecContext& context) {
   const int64_t tokens = a.x.size(0), heads = a.x.size(1), half = a.table.size(1) / 2;
   if (tokens * heads * half == 0) return;
-  rotate<<<dim3(unsigned(tokens), blocks_for(heads * half, threads)), threads, 0, stream_of(context)>>>(
-      data_of<float>(a.x), a.x.strides[0], a.x.strides[1], heads, half, data_of<float>(a.table), a.table.strides[0],
-      a.interleaved);
-  check_launch("rope");
+  launch_kernel("rope", rotate, {dim3(unsigned(tokens), blocks_for(heads * half, threads)), threads}, context,
+                data_of<float>(a.x), a.x.strides[0], a.x.strides[1], heads, half, data_of<float>(a.table),
+                a.table.strides[0], a.interleaved);
 }
 
 }  // namespace

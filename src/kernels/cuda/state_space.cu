@@ -2,6 +2,7 @@
 // written once, which is what a decode step costs. (Chunked prefill by matrix products is another kernel's business.)
 #include "kernels/state_space.h"
 
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/state_slots.h"
 
 namespace medley::cuda {
@@ -19,8 +20,41 @@ struct Conv {
   bool silu;
 };
 
+// Rows with few tokens: a thread goes through those of a channel, the last inputs in registers.
+constexpr int64_t few_tokens = 8;
+template <int width>
+__global__ void convolve_rows(Conv a) {
+  let_next_start();
+  const int row = blockIdx.x;
+  const int64_t c = int64_t(blockIdx.y) * threads + threadIdx.x;
+  if (c >= a.channels) return wait_for_previous();
+  float weight[width], input[width];
+#pragma unroll
+  for (int j = 0; j < width; ++j) weight[j] = a.weight[c * width + j];
+  const float bias = a.bias != nullptr ? a.bias[c] : 0.0f;
+  const float* tail = a.state.at(a.state.read[row]);
+  float* to = a.state.at(a.state.write[row]);
+  wait_for_previous();
+#pragma unroll
+  for (int j = 1; j < width; ++j) input[j] = tail != nullptr ? tail[(j - 1) * a.channels + c] : 0.0f;
+  const int end = a.state.row_offsets[row + 1];
+  for (int64_t token = a.state.row_offsets[row]; token < end; ++token) {
+#pragma unroll
+    for (int j = 1; j < width; ++j) input[j - 1] = input[j];
+    input[width - 1] = a.x[token * a.x_stride + c];
+    float sum = bias;
+#pragma unroll
+    for (int j = 0; j < width; ++j) sum += weight[j] * input[j];
+    a.y[token * a.y_stride + c] = a.silu ? silu(sum) : sum;
+  }
+  if (to == nullptr) return;
+#pragma unroll
+  for (int j = 1; j < width; ++j) to[(j - 1) * a.channels + c] = input[j];
+}
+
 // Outputs of one token; a second launch moves the tails, after every output has read the old ones.
 __global__ void convolve(Conv a) {
+  follow_previous();
   const int token = blockIdx.x;
   const int64_t c = int64_t(blockIdx.y) * threads + threadIdx.x;
   if (c >= a.channels || token >= a.state.row_offsets[a.num_rows]) return;
@@ -42,6 +76,7 @@ __global__ void convolve(Conv a) {
 }
 
 __global__ void move_tails(Conv a) {
+  follow_previous();
   const int row = blockIdx.x;
   const int64_t c = int64_t(blockIdx.y) * threads + threadIdx.x;
   float* to = a.state.at(a.state.write[row]);
@@ -75,11 +110,17 @@ void run_conv(const CausalConvArgs& a, ExecContext& context) {
                   .num_rows = a.rows.num_rows,
                   .width = int(a.width),
                   .silu = a.silu};
+  // The same sums in the same order whichever it is.
   const unsigned parts = blocks_for(channels, threads);
+  const Grid rows{dim3(unsigned(a.rows.num_rows), parts), threads};
+  if (a.rows.max_new_tokens <= few_tokens) {
+    if (a.width == 4) return launch_kernel("causal_conv1d", convolve_rows<4>, rows, context, args);
+    if (a.width == 3) return launch_kernel("causal_conv1d", convolve_rows<3>, rows, context, args);
+    if (a.width == 2) return launch_kernel("causal_conv1d", convolve_rows<2>, rows, context, args);
+  }
   if (a.rows.num_tokens > 0)
-    convolve<<<dim3(unsigned(a.rows.num_tokens), parts), threads, 0, stream_of(context)>>>(args);
-  move_tails<<<dim3(unsigned(a.rows.num_rows), parts), threads, 0, stream_of(context)>>>(args);
-  check_launch("causal_conv1d");
+    launch_kernel("causal_conv1d", convolve, {dim3(unsigned(a.rows.num_tokens), parts), threads}, context, args);
+  launch_kernel("causal_conv1d", move_tails, rows, context, args);
 }
 
 struct Selective {
@@ -94,6 +135,7 @@ struct Selective {
 // One thread a channel, its states in registers: max_states of them, the used ones first.
 template <int max_states, class Y>
 __global__ void __launch_bounds__(128) selective(Selective a) {
+  follow_previous();
   const int row = blockIdx.x;
   const int64_t channel = int64_t(blockIdx.y) * 128 + threadIdx.x;
   if (channel >= a.channels) return;
@@ -161,12 +203,11 @@ void run_selective(const SelectiveScanArgs& a, ExecContext& context) {
   with_float_type(a.y.dtype, [&](auto* type) {
     using Y = std::remove_pointer_t<decltype(type)>;
     if (args.states <= 16) {
-      selective<16, Y><<<grid, 128, 0, stream_of(context)>>>(args);
+      launch_kernel("selective_scan", selective<16, Y>, {grid, 128}, context, args);
     } else {
-      selective<largest_selective, Y><<<grid, 128, 0, stream_of(context)>>>(args);
+      launch_kernel("selective_scan", selective<largest_selective, Y>, {grid, 128}, context, args);
     }
   });
-  check_launch("selective_scan");
 }
 
 struct Ssd {
@@ -198,9 +239,21 @@ __device__ float sum_eight(float (&v)[ssd_rows], int lane) {
   return sum + __shfl_xor_sync(all, sum, 16);
 }
 
+// A block's part of the states, on its way while the kernel before ends.
+__device__ void prefetch_states(const Ssd& a) {
+  constexpr int most = threads / 32 * ssd_rows;
+  const int first = blockIdx.z * most, rows = min(most, a.head_dim - first);
+  const float* read = a.state.at(a.state.read[blockIdx.y]);
+  if (read != nullptr)
+    prefetch_to_l2(read + (int64_t(blockIdx.x) * a.head_dim + first) * a.states, unsigned(rows * a.states * 4));
+}
+
 // Warp: ssd_rows rows of one head of one row of the batch; lane: `wide` neighbouring states of each.
 template <int wide, bool vectors>
 __global__ void __launch_bounds__(threads) ssd(Ssd a) {
+  let_next_start();
+  if (vectors && threadIdx.x == 0) prefetch_states(a);
+  wait_for_previous();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int row = blockIdx.y, head = blockIdx.x;
   const int first_row = (blockIdx.z * (threads / 32) + warp) * ssd_rows;
@@ -311,22 +364,20 @@ void run_ssd(const SsdScanArgs& a, ExecContext& context) {
   const int states = args.states;
   const bool aligned = (reinterpret_cast<uintptr_t>(a.state.base) + uintptr_t(a.state.offset_bytes)) % 16 == 0;
   const dim3 grid(unsigned(args.heads), unsigned(a.rows.num_rows), blocks_for(args.head_dim, threads / 32 * ssd_rows));
-  const cudaStream_t stream = stream_of(context);
   // The same arithmetic with and without vector loads: alignment cannot change a result.
   if (states == 128 && aligned) {
-    ssd<4, true><<<grid, threads, 0, stream>>>(args);
+    launch_kernel("ssd_scan", ssd<4, true>, {grid, threads}, context, args);
   } else if (states == 256 && aligned) {
-    ssd<8, true><<<grid, threads, 0, stream>>>(args);
+    launch_kernel("ssd_scan", ssd<8, true>, {grid, threads}, context, args);
   } else if (states <= 32) {
-    ssd<1, false><<<grid, threads, 0, stream>>>(args);
+    launch_kernel("ssd_scan", ssd<1, false>, {grid, threads}, context, args);
   } else if (states <= 64) {
-    ssd<2, false><<<grid, threads, 0, stream>>>(args);
+    launch_kernel("ssd_scan", ssd<2, false>, {grid, threads}, context, args);
   } else if (states <= 128) {
-    ssd<4, false><<<grid, threads, 0, stream>>>(args);
+    launch_kernel("ssd_scan", ssd<4, false>, {grid, threads}, context, args);
   } else {
-    ssd<8, false><<<grid, threads, 0, stream>>>(args);
+    launch_kernel("ssd_scan", ssd<8, false>, {grid, threads}, context, args);
   }
-  check_launch("ssd_scan");
 }
 
 }  // namespace

@@ -21,9 +21,9 @@ namespace medley::sm90 {
 namespace {
 
 using cuda::blocks_for;
-using cuda::check_launch;
 using cuda::data_of;
-using cuda::stream_of;
+using cuda::follow_previous;
+using cuda::launch_kernel;
 
 constexpr int few_tokens = 4;  // at most so many new ones, and so many rows that one warpgroup holds them
 constexpr int piece_unit = 512, most_pieces = 16;
@@ -148,6 +148,7 @@ __device__ void feed(const CUtensorMap* map, const Gqa& a, typename S::Shared& s
     copy(shared.v[stage], v_column, first, &shared.v_full[stage], &shared.v_empty[stage]);
     if (++stage == S::stages) stage = 0, phase ^= 1;
   }
+  let_next_start();
 }
 
 __device__ void write_two(const Gqa& a, int64_t at, float x, float y) {
@@ -227,6 +228,7 @@ __global__ void __launch_bounds__(S::threads, S::few ? 2 : 1)
     gqa(const __grid_constant__ CUtensorMap map, const Gqa a) {
   extern __shared__ __align__(1024) std::byte memory[];
   auto& shared = *reinterpret_cast<typename S::Shared*>(memory);
+  wait_for_previous();
   Work work;
   if (!(S::few ? open_few(a, work) : open_many(a, work))) return;
   if (threadIdx.x == 0) init_barriers<S>(shared);
@@ -243,6 +245,7 @@ __global__ void __launch_bounds__(S::threads, S::few ? 2 : 1)
 // Adds the pieces in ascending order, weighted by their share of the sum. Four columns a thread.
 template <int dim>
 __global__ void __launch_bounds__(128) merge(Gqa a) {
+  follow_previous();
   constexpr int lanes = dim / 4;
   const int head = blockIdx.x * (128 / lanes) + threadIdx.x / lanes, column = threadIdx.x % lanes * 4;
   const int row = blockIdx.y / few_tokens, local = blockIdx.y % few_tokens;
@@ -276,21 +279,20 @@ __global__ void __launch_bounds__(128) merge(Gqa a) {
 }
 
 template <class S>
-void launch(const CUtensorMap& map, const Gqa& a, dim3 grid, cudaStream_t stream) {
+void launch(const CUtensorMap& map, const Gqa& a, dim3 grid, ExecContext& context) {
   constexpr int bytes = sizeof(typename S::Shared);
   static const cudaError_t raised = cudaFuncSetAttribute(gqa<S>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   if (raised != cudaSuccess) fail("[paged_attention] CUDA: {}", cudaGetErrorString(raised));
-  gqa<S><<<grid, S::threads, bytes, stream>>>(map, a);
+  launch_kernel("paged_attention", gqa<S>, {grid, S::threads, bytes}, context, map, a);
 }
 
 template <int dim>
 void launch_all(const CUtensorMap& map, Gqa args, const PagedAttentionArgs& a, ExecContext& context) {
-  const cudaStream_t stream = stream_of(context);
   const unsigned kv_heads = unsigned(a.kv_heads), num_rows = unsigned(a.rows.num_rows);
   const int64_t most_new = a.rows.max_new_tokens;
   if (most_new > few_tokens || most_new * args.group > rows_of_group) {
     const int64_t tiles = a.rows.num_tokens * args.group / (2 * rows_of_group) + num_rows;
-    launch<Shape<dim, false>>(map, args, dim3(unsigned(tiles), kv_heads), stream);
+    launch<Shape<dim, false>>(map, args, dim3(unsigned(tiles), kv_heads), context);
   }
   const unsigned pieces = unsigned(std::min<int64_t>(blocks_for(a.rows.max_context, piece_unit), most_pieces));
   const Workspace::Scope scope(context.workspace);
@@ -299,10 +301,10 @@ void launch_all(const CUtensorMap& map, Gqa args, const PagedAttentionArgs& a, E
     args.partial = data_of<float>(context.workspace.alloc(DType::f32, {items, dim}));
     args.partial_lse = data_of<float>(context.workspace.alloc(DType::f32, {items}));
   }
-  launch<Shape<dim, true>>(map, args, dim3(kv_heads, num_rows, pieces), stream);
+  launch<Shape<dim, true>>(map, args, dim3(kv_heads, num_rows, pieces), context);
   if (pieces > 1)
-    merge<dim><<<dim3(blocks_for(args.heads, 128 / (dim / 4)), num_rows * few_tokens), 128, 0, stream>>>(args);
-  check_launch("paged_attention");
+    launch_kernel("paged_attention", merge<dim>,
+                  {dim3(blocks_for(args.heads, 128 / (dim / 4)), num_rows * few_tokens), 128}, context, args);
 }
 
 std::string supports(const PagedAttentionDesc& d) {

@@ -7,7 +7,12 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/launch.h"
+
 namespace medley::sm90 {
+
+using cuda::let_next_start;
+using cuda::wait_for_previous;
 
 __device__ inline uint32_t shared_address(const void* pointer) {
   return uint32_t(__cvta_generic_to_shared(pointer));
@@ -77,14 +82,6 @@ __device__ inline void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// Programmatic dependent launch: the next kernel may start (it waits itself), and: until the one before is complete.
-__device__ inline void let_next_start() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-__device__ inline void wait_for_previous() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
 // Ordinary writes to shared memory become visible to copies and matrix products.
 __device__ inline void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -125,9 +122,7 @@ __device__ inline void copy_gated_box(void* to, const CUtensorMap* map, int colu
       "l"(map), "r"(column), "r"(0), "r"(eighth), "r"(slot), "r"(shared_address(barrier))
       : "memory");
 }
-__device__ inline void prefetch_line(const void* line) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(line) : "memory");
-}
+
 // Matrix operands in shared memory, 128-byte swizzle: tiles of rows of 128 bytes, 1024-byte aligned, in which the
 // 16-byte pieces of row r are exchanged by xor with r % 8 (what a copy with CU_TENSOR_MAP_SWIZZLE_128B writes).
 // Addresses and strides count 16 bytes. `leading`: from one 64-element block of the contiguous dimension to the next

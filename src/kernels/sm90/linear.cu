@@ -10,9 +10,9 @@
 // gated_grouped_linear: eight rows of the gate and the same eight of up in turns, so that one thread has both sums.
 #include <algorithm>
 
-#include "kernels/cuda/common.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/linear.h"
-#include "kernels/sm90/hopper.h"
+#include "kernels/sm90/linear_tile.h"
 #include "kernels/sm90/tensor_map.h"
 
 namespace medley::cuda {
@@ -26,80 +26,10 @@ namespace medley::sm90 {
 namespace {
 
 using cuda::blocks_for;
-using cuda::check_launch;
-using cuda::stream_of;
+using cuda::launch_kernel;
 
-constexpr int k_step = 64;      // of a stage: 128 bytes a row, the swizzle's width
-constexpr int row_tile = 64;    // weight rows of an instruction
-constexpr int producers = 128;  // one warp copies weights, three gather tokens
-constexpr int gatherers = 96;
-constexpr int neighbours = 8;  // token tiles that share a pass over the weights
 constexpr int max_slices = 8;
 constexpr int64_t enough_blocks = 96;  // of 132 processors
-
-struct Product {
-  const __nv_bfloat16* x;  // grouped
-  const float* bias;
-  void* y;
-  int64_t x_stride, y_stride;
-  int32_t n, k, tokens, heads, x_head, y_head;
-  int32_t row_tiles, token_tiles;  // token_tiles: grouped, of one block
-  int32_t slices, slice_steps, steps;
-  bool y_bf16, accumulate;
-  bool fours;  // y is written four neighbouring outputs at a time
-  const int32_t *sorted, *expert_ids, *num_post_padded;
-  int32_t x_divisor, block_m;
-};
-
-// What a kernel multiplies at a time: `groups` warpgroups x `blocks` x 64 weight rows with n tokens.
-template <int groups_, int blocks_, int n_, bool grouped_, bool sequential_, bool gated_ = false>
-struct Shape {
-  static constexpr int groups = groups_, blocks = blocks_, n = n_;
-  static constexpr bool grouped = grouped_, sequential = sequential_, gated = gated_;
-  static constexpr int rows = groups * blocks * row_tile;
-  static constexpr int weight_bytes = rows * 128, token_bytes = n * 128, stage_bytes = weight_bytes + token_bytes;
-  static constexpr int consumers = groups * 128, threads = consumers + producers;
-  static constexpr int together = groups == 1 ? 2 : 1;  // blocks of a processor
-  static constexpr int stages = std::min((groups == 1 ? 104 : 200) * 1024 / stage_bytes, 12);
-  static_assert(stages >= 3 && stage_bytes % 1024 == 0);
-  static constexpr int shared_bytes =
-      stages * stage_bytes + 2 * stages * int(sizeof(uint64_t)) + groups * n * int(sizeof(int));
-};
-
-// Where a tile lies.
-struct Tile {
-  int slot, row;    // the matrix, and its first row here
-  int token;        // dense: the first token; grouped: the first entry of sorted_token_ids
-  int token_count;  // grouped: entries of the block from there on
-};
-
-template <class S>
-__device__ int tile_count(const Product& a) {
-  if constexpr (S::grouped) return *a.num_post_padded / a.block_m * a.token_tiles * a.row_tiles;
-  return a.heads * a.token_tiles * a.row_tiles;
-}
-
-template <class S>
-__device__ Tile tile_at(const Product& a, int index) {
-  Tile tile;
-  if constexpr (S::grouped) {
-    tile.row = index % a.row_tiles * S::rows;
-    const int part = index / a.row_tiles % a.token_tiles, block = index / a.row_tiles / a.token_tiles;
-    tile.slot = a.expert_ids[block];
-    tile.token = block * a.block_m + part * S::n;
-    tile.token_count = a.block_m - part * S::n;
-  } else {
-    const int per_head = a.row_tiles * a.token_tiles;
-    tile.slot = index / per_head;
-    index %= per_head;
-    const int first = index / (a.row_tiles * neighbours) * neighbours, count = min(neighbours, a.token_tiles - first);
-    index -= first * a.row_tiles;
-    tile.row = index / count * S::rows;
-    tile.token = (first + index % count) * S::n;
-    tile.token_count = a.tokens - tile.token;
-  }
-  return tile;
-}
 
 struct Steps {
   int begin, end;
@@ -127,27 +57,43 @@ struct Ring {
   }
 };
 
+// One thread. A dense product's first weights, which no kernel writes, are under way before the kernels ahead have
+// ended; the next kernel may come once the last loads are.
 template <class S>
 __device__ void copy_tiles(const CUtensorMap* weights, const CUtensorMap* tokens, const Product& a, std::byte* memory,
                            Ring<S> ring) {
-  const int tiles = tile_count<S>(a);
   const Steps steps = steps_of(a, S::sequential);
+  const auto copy_weights = [&](const Tile& tile, int step, int stage) {
+    std::byte* to = memory + stage * S::stage_bytes;
+    barrier_expect(&ring.full[stage], S::weight_bytes + (S::grouped ? 0 : S::token_bytes));
+    if constexpr (S::gated) {
+      copy_gated_box(to, weights, step * k_step, tile.row / 16, tile.slot, &ring.full[stage]);
+    } else {
+      copy_box(to, weights, step * k_step, tile.slot * a.n + tile.row, &ring.full[stage]);
+    }
+  };
+  int early = 0;
+  if constexpr (!S::grouped) {
+    const Tile tile = tile_at<S>(a, first_tile(a, S::sequential));
+    for (; early < min(S::stages, steps.end - steps.begin); ++early) copy_weights(tile, steps.begin + early, early);
+  }
+  wait_for_previous();
+  const int tiles = tile_count<S>(a);
   for (int index = first_tile(a, S::sequential); index < tiles; index += tile_stride(a, S::sequential)) {
     const Tile tile = tile_at<S>(a, index);
     for (int step = steps.begin; step < steps.end; ++step, ring.advance()) {
-      std::byte* to = memory + ring.stage * S::stage_bytes;
-      uint64_t* full = &ring.full[ring.stage];
-      barrier_wait(&ring.empty[ring.stage], ring.phase ^ 1);
-      barrier_expect(full, S::weight_bytes + (S::grouped ? 0 : S::token_bytes));
-      if constexpr (S::gated) {
-        copy_gated_box(to, weights, step * k_step, tile.row / 16, tile.slot, full);
+      if (early > 0) {
+        --early;
       } else {
-        copy_box(to, weights, step * k_step, tile.slot * a.n + tile.row, full);
+        barrier_wait(&ring.empty[ring.stage], ring.phase ^ 1);
+        copy_weights(tile, step, ring.stage);
       }
       if constexpr (!S::grouped)
-        copy_box(to + S::weight_bytes, tokens, tile.slot * a.x_head + step * k_step, tile.token, full);
+        copy_box(memory + ring.stage * S::stage_bytes + S::weight_bytes, tokens, tile.slot * a.x_head + step * k_step,
+                 tile.token, &ring.full[ring.stage]);
     }
   }
+  let_next_start();
 }
 
 __device__ void copy_sixteen(std::byte* to, const void* from, bool used) {
@@ -160,6 +106,7 @@ __device__ void copy_sixteen(std::byte* to, const void* from, bool used) {
 template <class S>
 __device__ void gather_tokens(const Product& a, std::byte* memory, Ring<S> ring) {
   constexpr int rows_at_once = gatherers / 8, passes = (S::n + rows_at_once - 1) / rows_at_once;
+  wait_for_previous();
   const int thread = threadIdx.x - S::consumers - 32, piece = thread % 8, first_row = thread / 8;
   const int tiles = tile_count<S>(a);
   const Steps steps = steps_of(a, S::sequential);
@@ -188,154 +135,6 @@ __device__ void gather_tokens(const Product& a, std::byte* memory, Ring<S> ring)
     }
   }
   asm volatile("cp.async.wait_all;" ::: "memory");  // no copy outlives its thread
-}
-
-// One output.
-__device__ void write_out(const Product& a, const Tile& tile, int64_t y_row, int column, float value) {
-  if (a.bias != nullptr) value += a.bias[tile.slot * a.n + column];
-  const int64_t at = y_row * a.y_stride + column;
-  if (a.y_bf16) {
-    static_cast<__nv_bfloat16*>(a.y)[at] = __float2bfloat16_rn(value);
-  } else {
-    float* y = static_cast<float*>(a.y) + at;
-    *y = a.accumulate ? *y + value : value;
-  }
-}
-
-// The row of y that the tile's token has, -1 where there is none.
-template <class S>
-__device__ int y_row_of(const Product& a, const Tile& tile, int token) {
-  if (token >= tile.token_count) return -1;
-  if constexpr (S::grouped) {
-    const int pair = a.sorted[tile.token + token];
-    return pair < a.tokens ? pair : -1;
-  }
-  return tile.token + token;
-}
-
-// Lanes r = 0 to 3 of a row of four (lane / 4 % 4) exchange: v[c] becomes lane c's v[r].
-__device__ void transpose(float (&v)[4]) {
-  const bool odd = threadIdx.x & 4, upper = threadIdx.x & 8;
-#pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    const float other = __shfl_xor_sync(0xffffffffu, odd ? v[i] : v[i + 1], 4);
-    (odd ? v[i] : v[i + 1]) = other;
-  }
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const float other = __shfl_xor_sync(0xffffffffu, upper ? v[i] : v[i + 2], 8);
-    (upper ? v[i] : v[i + 2]) = other;
-  }
-}
-
-// Accumulator i of a thread is weight row g + 8 (i / 2 % 2) of its warp and token 8 (i / 4) + 2 quad + i % 2; block b's
-// rows begin `groups` * 64 later. Four lanes exchange what they have of four tokens, so that each writes four
-// neighbouring outputs of one. The rows of y lie in shared memory.
-template <class S, int blocks, int n>
-__device__ void write_fours(const Product& a, const Tile& tile, const int* y_rows, const float (&sums)[blocks][n]) {
-  constexpr int apart = S::groups * row_tile;
-  const int lane = threadIdx.x % 32, quad = lane % 4, mine = lane / 4 % 4;
-  const int row = tile.row + threadIdx.x / 32 * 16 + lane / 16 * 4;
-#pragma unroll
-  for (int first = 0; first < n; first += 16)
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int y_row = y_rows[first * 2 + mine * 8 + quad * 2 + e];
-      const int64_t at = y_row * a.y_stride + row;
-#pragma unroll
-      for (int b = 0; b < blocks; ++b)
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int i = first + half * 2 + e;
-          float v[4] = {sums[b][i], sums[b][i + 4], sums[b][i + 8], sums[b][i + 12]};
-          transpose(v);
-          if (y_row < 0) continue;
-          if (a.y_bf16) {
-            const __nv_bfloat162 low = __floats2bfloat162_rn(v[0], v[1]), high = __floats2bfloat162_rn(v[2], v[3]);
-            uint2 bits;
-            memcpy(&bits.x, &low, 4);
-            memcpy(&bits.y, &high, 4);
-            *reinterpret_cast<uint2*>(static_cast<__nv_bfloat16*>(a.y) + at + b * apart + half * 8) = bits;
-          } else {
-            // Streamed: the weights and tokens that other blocks read again should stay in the L2.
-            __stcs(reinterpret_cast<float4*>(static_cast<float*>(a.y) + at + b * apart + half * 8),
-                   make_float4(v[0], v[1], v[2], v[3]));
-          }
-        }
-    }
-}
-
-// What the sums of a gate's row and up's become, as cuda.grouped_linear and cuda.gated_activation have it.
-__device__ float gate_of(const Product& a, const Tile& tile, int column, float gate, float up) {
-  if (a.bias != nullptr) {
-    const float* bias = a.bias + int64_t(tile.slot) * a.n + column;
-    gate += bias[0], up += bias[a.n / 2];
-  }
-  return cuda::silu(gate) * up;
-}
-
-// Of a tile of gate and up. Accumulator i and i + 2 are the same output's, i / 2 even; outputs are as the rows above,
-// half as many. bf16.
-template <class S, int blocks, int n>
-__device__ void write_gated(const Product& a, const Tile& tile, const int* y_rows, const float (&sums)[blocks][n]) {
-  constexpr int apart = S::groups * row_tile / 2;
-  const int lane = threadIdx.x % 32, quad = lane % 4, mine = lane / 4 % 4, width = a.n / 2;
-  const int column = tile.row / 2 + threadIdx.x / 32 * 8;
-  auto* y = static_cast<__nv_bfloat16*>(a.y);
-  if constexpr (n % 16 == 0) {
-    if (a.fours && tile.row + S::rows <= a.n) {
-#pragma unroll
-      for (int first = 0; first < n; first += 16)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const int y_row = y_rows[first * 2 + mine * 8 + quad * 2 + e];
-          const int64_t at = y_row * a.y_stride + column + lane / 16 * 4;
-#pragma unroll
-          for (int b = 0; b < blocks; ++b) {
-            float v[4];
-#pragma unroll
-            for (int c = 0; c < 4; ++c)
-              v[c] = gate_of(a, tile, column + b * apart + lane / 4, sums[b][first + c * 4 + e],
-                             sums[b][first + c * 4 + 2 + e]);
-            transpose(v);
-            if (y_row >= 0) cuda::store_four(y + at + b * apart, v);
-          }
-        }
-      return;
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < n; i += 4)
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int y_row = y_rows[i * 2 + quad * 2 + e];
-      if (y_row < 0) continue;
-#pragma unroll
-      for (int b = 0; b < blocks; ++b)
-        if (const int at = column + b * apart + lane / 4; at < width)
-          y[y_row * a.y_stride + at] = __float2bfloat16_rn(gate_of(a, tile, at, sums[b][i + e], sums[b][i + 2 + e]));
-    }
-}
-
-template <class S, int blocks, int n>
-__device__ void write_tile(const Product& a, const Tile& tile, const int* y_rows, const float (&sums)[blocks][n]) {
-  constexpr int apart = S::groups * row_tile;
-  if constexpr (n % 16 == 0) {
-    if (a.fours && tile.row + S::rows <= a.n) return write_fours<S>(a, tile, y_rows, sums);
-  }
-  const int row = tile.row + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
-#pragma unroll
-  for (int i = 0; i < n; i += 4)
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int y_row = y_rows[i * 2 + quad * 2 + e];
-      if (y_row < 0) continue;
-#pragma unroll
-      for (int b = 0; b < blocks; ++b)
-        for (int half = 0; half < 2; ++half)
-          if (row + b * apart + half * 8 < a.n)
-            write_out(a, tile, y_row, row + b * apart + half * 8, sums[b][i + half * 2 + e]);
-    }
 }
 
 __device__ void cluster_sync() {
@@ -375,6 +174,7 @@ __device__ void add_slices(const Product& a, Tile tile, std::byte* memory, const
 
 template <class S>
 __device__ void multiply_tiles(const Product& all, std::byte* memory, Ring<S> ring) {
+  wait_for_previous();  // y, and in experts which tokens there are
   Product a = all;
   const int group = threadIdx.x / 128, lane = threadIdx.x % 32, tiles = tile_count<S>(a);
   const Steps steps = steps_of(a, S::sequential);
@@ -481,7 +281,7 @@ struct Operands {
 };
 
 template <class S>
-void launch(const Operands& o, Product a, int64_t tiles, cudaStream_t stream) {
+void launch(const Operands& o, Product a, int64_t tiles, ExecContext& context) {
   static const cudaError_t raised =
       cudaFuncSetAttribute(multiply<S>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::shared_bytes);
   if (raised != cudaSuccess) fail("[linear] CUDA: {}", cudaGetErrorString(raised));
@@ -493,18 +293,10 @@ void launch(const Operands& o, Product a, int64_t tiles, cudaStream_t stream) {
   a.fours = (S::gated || a.bias == nullptr) && !a.accumulate && a.y_stride % 4 == 0 && a.y_head % 4 == 0 &&
             reinterpret_cast<uintptr_t>(a.y) % uintptr_t(4 * y_element) == 0;
   const bool cut = !S::sequential && a.slices > 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = unsigned(cut ? tiles * a.slices : std::min<int64_t>(tiles, int64_t(processors()) * S::together));
-  config.blockDim = S::threads;
-  config.dynamicSmemBytes = S::shared_bytes;
-  config.stream = stream;
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {unsigned(a.slices), 1, 1};
-  config.attrs = &cluster;
-  config.numAttrs = cut ? 1 : 0;
-  const cudaError_t status = cudaLaunchKernelEx(&config, multiply<S>, weights, tokens, a);
-  if (status != cudaSuccess) fail("[linear] CUDA: {}", cudaGetErrorString(status));
+  const unsigned blocks =
+      unsigned(cut ? tiles * a.slices : std::min<int64_t>(tiles, int64_t(processors()) * S::together));
+  launch_kernel("linear", multiply<S>, {blocks, S::threads, S::shared_bytes, cut ? unsigned(a.slices) : 1}, context,
+                weights, tokens, a);
 }
 
 // Into how many slices along k, by the matrices' shape alone.
@@ -529,25 +321,30 @@ int64_t tiles_of(Product& a, int64_t tokens) {
 }
 
 template <int n>
-void launch_few(const Operands& o, Product& a, cudaStream_t stream) {
+void launch_few(const Operands& o, Product& a, ExecContext& context) {
+  using Usual = Shape<1, 1, n, false, false>;
   const int64_t tiles = tiles_of<row_tile, n>(a, a.tokens);
-  launch<Shape<1, 1, n, false, false>>(o, a, tiles, stream);
+  if constexpr (n <= 32) {
+    if (tiles * a.slices <= processors() && a.slice_steps > Usual::stages)
+      return launch<Shape<1, 1, n, false, false, false, true>>(o, a, tiles, context);
+  }
+  launch<Usual>(o, a, tiles, context);
 }
 
-void launch_dense(const Operands& o, Product a, cudaStream_t stream) {
+void launch_dense(const Operands& o, Product a, ExecContext& context) {
   cut(a, slices_of(a.n, a.heads, blocks_for(a.k, k_step)));
-  if (a.tokens <= 8) return launch_few<8>(o, a, stream);
-  if (a.tokens <= 16) return launch_few<16>(o, a, stream);
-  if (a.tokens <= 32) return launch_few<32>(o, a, stream);
-  if (a.tokens <= 64) return launch_few<64>(o, a, stream);
+  if (a.tokens <= 8) return launch_few<8>(o, a, context);
+  if (a.tokens <= 16) return launch_few<16>(o, a, context);
+  if (a.tokens <= 32) return launch_few<32>(o, a, context);
+  if (a.tokens <= 64) return launch_few<64>(o, a, context);
   if (a.slices == 1) {
     if (const int64_t tiles = tiles_of<256, 128>(a, a.tokens); tiles >= enough_blocks)
-      return launch<Shape<2, 2, 128, false, false>>(o, a, tiles, stream);
+      return launch<Shape<2, 2, 128, false, false>>(o, a, tiles, context);
   } else {
     if (const int64_t tiles = tiles_of<128, 128>(a, a.tokens); tiles >= enough_blocks)
-      return launch<Shape<2, 1, 128, false, true>>(o, a, tiles, stream);
+      return launch<Shape<2, 1, 128, false, true>>(o, a, tiles, context);
   }
-  launch_few<128>(o, a, stream);
+  launch_few<128>(o, a, context);
 }
 
 bool aligned(const void* data, int64_t stride) {
@@ -582,8 +379,7 @@ void run_linear(const LinearArgs& a, ExecContext& context) {
                         .heads = 1,
                         .y_bf16 = a.y.dtype == DType::bf16,
                         .accumulate = a.accumulate};
-  launch_dense({a.weight.data, a.x.data, a.weight.n, a.weight.k, a.x.strides[0]}, product, stream_of(context));
-  check_launch("linear");
+  launch_dense({a.weight.data, a.x.data, a.weight.n, a.weight.k, a.x.strides[0]}, product, context);
 }
 
 void run_headwise(const HeadwiseLinearArgs& a, ExecContext& context) {
@@ -601,15 +397,13 @@ void run_headwise(const HeadwiseLinearArgs& a, ExecContext& context) {
                         .y_head = int32_t(a.y.strides[1]),
                         .y_bf16 = a.y.dtype == DType::bf16};
   const int64_t columns = (a.weight.slots - 1) * a.x.strides[1] + a.weight.k;
-  launch_dense({a.weight.data, a.x.data, a.weight.n * a.weight.slots, columns, a.x.strides[0]}, product,
-               stream_of(context));
-  check_launch("headwise_linear");
+  launch_dense({a.weight.data, a.x.data, a.weight.n * a.weight.slots, columns, a.x.strides[0]}, product, context);
 }
 
 template <bool gated, int groups, int blocks, int n>
-void launch_experts(const Operands& o, Product a, int64_t most_blocks, cudaStream_t stream) {
+void launch_experts(const Operands& o, Product a, int64_t most_blocks, ExecContext& context) {
   const int64_t tiles = tiles_of<groups * blocks * row_tile, n>(a, a.block_m) * most_blocks;
-  launch<Shape<groups, blocks, n, true, false, gated>>(o, a, tiles, stream);
+  launch<Shape<groups, blocks, n, true, false, gated>>(o, a, tiles, context);
 }
 
 bool takes(const GroupedLinearArgs& a) {
@@ -636,28 +430,26 @@ void multiply_experts(const GroupedLinearArgs& a, ExecContext& context) {
                   .block_m = int32_t(a.block_m)};
   cut(product, 1);
   const Operands o{a.weight.data, nullptr, a.weight.n * a.weight.slots, 0, 0};
-  const cudaStream_t stream = stream_of(context);
   // As align_capacity(): each slot with any pair wastes at most block_m - 1 rows.
   const int64_t worst = a.num_pairs + std::min(a.num_pairs, a.weight.slots) * (a.block_m - 1);
   const int64_t blocks = (worst + a.block_m - 1) / a.block_m;
-  if (a.block_m <= 8) return launch_experts<gated, 1, 1, 8>(o, product, blocks, stream);
-  if (a.block_m <= 16) return launch_experts<gated, 1, 1, 16>(o, product, blocks, stream);
-  if (a.block_m <= 32) return launch_experts<gated, 1, 1, 32>(o, product, blocks, stream);
+  if (a.block_m <= 8) return launch_experts<gated, 1, 1, 8>(o, product, blocks, context);
+  if (a.block_m <= 16) return launch_experts<gated, 1, 1, 16>(o, product, blocks, context);
+  if (a.block_m <= 32) return launch_experts<gated, 1, 1, 32>(o, product, blocks, context);
   // Few pairs a block leave the matrix units idle whatever the tile, and small tiles spread better.
   const bool many = a.num_pairs / a.weight.slots >= 48;
   if (a.block_m <= 64) {
-    return many ? launch_experts<gated, 2, 2, 64>(o, product, blocks, stream)
-                : launch_experts<gated, 1, 1, 64>(o, product, blocks, stream);
+    return many ? launch_experts<gated, 2, 2, 64>(o, product, blocks, context)
+                : launch_experts<gated, 1, 1, 64>(o, product, blocks, context);
   }
-  return many ? launch_experts<gated, 2, 2, 128>(o, product, blocks, stream)
-              : launch_experts<gated, 1, 1, 128>(o, product, blocks, stream);
+  return many ? launch_experts<gated, 2, 2, 128>(o, product, blocks, context)
+              : launch_experts<gated, 1, 1, 128>(o, product, blocks, context);
 }
 
 void run_grouped(const GroupedLinearArgs& a, ExecContext& context) {
   if (a.num_pairs * a.weight.n == 0) return;
   if (!takes(a)) return cuda::grouped_linear.run(a, context);
   multiply_experts<false>(a, context);
-  check_launch("grouped_linear");
 }
 
 std::string supports_gated(const GatedGroupedLinearDesc& d) {
@@ -669,10 +461,7 @@ std::string supports_gated(const GatedGroupedLinearDesc& d) {
 
 void run_gated(const GatedGroupedLinearArgs& a, ExecContext& context) {
   if (a.num_pairs * a.weight.n == 0) return;
-  if (takes(a)) {
-    multiply_experts<true>(a, context);
-    return check_launch("gated_grouped_linear");
-  }
+  if (takes(a)) return multiply_experts<true>(a, context);
   const Workspace::Scope scope(context.workspace);
   GroupedLinearArgs both = a;
   both.y = context.workspace.alloc(DType::f32, {a.num_pairs, a.weight.n});
