@@ -23,7 +23,6 @@ namespace {
 using cuda::blocks_for;
 using cuda::data_of;
 using cuda::follow_previous;
-using cuda::launch_kernel;
 
 constexpr int few_tokens = 4;  // at most so many new ones, and so many rows that one warpgroup holds them
 constexpr int piece_unit = 512, most_pieces = 16;

@@ -11,6 +11,7 @@
 
 namespace medley::sm90 {
 
+using cuda::launch_kernel;
 using cuda::let_next_start;
 using cuda::wait_for_previous;
 
@@ -80,6 +81,14 @@ __device__ inline void cluster_arrive() {
 }
 __device__ inline void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// A warp's four 8 x 8 matrices of 16-bit elements, as accumulators lie in pairs, transposed into shared memory: lane l
+// names the place of row l % 8 (a column of the accumulators) of matrix l / 8.
+__device__ inline void store_transposed(void* row, const uint32_t (&m)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+               "r"(m[0]), "r"(m[1]), "r"(m[2]), "r"(m[3])
+               : "memory");
 }
 
 // Ordinary writes to shared memory become visible to copies and matrix products.
@@ -188,6 +197,16 @@ __device__ inline void wgmma_scores(float (&d)[8], uint64_t a, uint64_t b, int a
       "}, %8, %9, p, 1, 1, 0, 0;}"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
       : "l"(a), "l"(b), "r"(accumulate));
+}
+
+// d[64 x 16] += a^T b^T: a [16 rows of k, 64] with m contiguous, b [16 rows, 16] with k contiguous.
+__device__ inline void wgmma_columns(float (&d)[8], uint64_t a, uint64_t b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
+      "%0,%1,%2,%3,%4,%5,%6,%7"
+      "}, %8, %9, 1, 1, 1, 1, 0;"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+      : "l"(a), "l"(b));
 }
 
 // d[64 x 8] (+)= a b^T, likewise.

@@ -26,7 +26,6 @@ namespace medley::sm90 {
 namespace {
 
 using cuda::blocks_for;
-using cuda::launch_kernel;
 
 constexpr int max_slices = 8;
 constexpr int64_t enough_blocks = 96;  // of 132 processors

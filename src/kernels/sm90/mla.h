@@ -113,10 +113,15 @@ __device__ inline void write_two(const Mla& a, int64_t at, float x, float y) {
 // One piece a cluster, its steps and value columns spread over eight blocks: the bits of the walk through the piece by
 // one block, in half of the time. For up to 16 query rows a request and pieces of 512 keys.
 constexpr int spread_rows = 16, spread_keys = 512;
-void attend_spread(const CUtensorMap& map, const Mla& a, cudaStream_t stream);
+void attend_spread(const CUtensorMap& map, const Mla& a, ExecContext& context);
 int spread_clusters();  // how many run at a time
 
-// Adds the pieces of the tokens of this launch that have several. `overlaps`: the kernel before lets it start early.
-void merge_pieces(const Mla& a, bool overlaps, cudaStream_t stream);
+// Up to 16 query rows a request and pieces of at most 512 keys: keys in the matrix instruction's rows, queries in its
+// columns. The bits of a block of 64 rows.
+constexpr int narrow_rows = 16;
+void attend_narrow(const CUtensorMap& map, const Mla& a, int processors, ExecContext& context);
+
+// Adds the pieces of the tokens of this launch that have several.
+void merge_pieces(const Mla& a, ExecContext& context);
 
 }  // namespace medley::sm90::absorbed

@@ -19,9 +19,7 @@ namespace {
 using namespace absorbed;
 
 using cuda::blocks_for;
-using cuda::check_launch;
 using cuda::data_of;
-using cuda::stream_of;
 
 constexpr int parts = 3;  // barriers a buffer: the product starts when a third has landed
 constexpr int part_tiles = tiles / parts;
@@ -399,6 +397,7 @@ __global__ void __launch_bounds__(threads, 1) mla(const __grid_constant__ CUtens
     fence_barrier_init();
   }
   __syncthreads();
+  wait_for_previous();
   // The products need more registers than a block starts with, the copies fewer. A claim beyond what the block holds
   // waits for ever.
   if (threadIdx.x >= consumers) {
@@ -503,16 +502,23 @@ void run(const PagedAttentionArgs& a, ExecContext& context) {
     if (args.piece_tokens == spread_keys && a.rows.max_new_tokens * heads <= spread_rows && tokens <= per_launch &&
         int64_t(args.num_rows) * args.max_pieces <= 2 * spread_clusters()) {
       args.group_pieces = 1, args.groups = args.max_pieces, args.merges = false;
-      attend_spread(map, args, stream_of(context));
-      if (args.max_pieces > 1) merge_pieces(args, true, stream_of(context));
+      attend_spread(map, args, context);
+      if (args.max_pieces > 1) merge_pieces(args, context);
+      break;
+    }
+    if (args.piece_tokens == spread_keys && a.rows.max_new_tokens * heads <= narrow_rows && tokens <= per_launch &&
+        a.q.strides[0] == heads * a.q.strides[1]) {
+      args.merges = false;
+      attend_narrow(map, args, processors, context);
+      if (args.max_pieces > 1) merge_pieces(args, context);
       break;
     }
     const int64_t items = int64_t(args.row_tiles) * args.num_rows * args.groups;
     const auto kernel = heads >= rows ? mla<Pairs> : mla<Halves>;
-    kernel<<<unsigned(std::min<int64_t>(items, processors)), threads, shared_bytes, stream_of(context)>>>(map, args);
-    if (args.max_pieces > 1 && !args.merges) merge_pieces(args, false, stream_of(context));
+    launch_kernel("paged_attention", kernel, {unsigned(std::min<int64_t>(items, processors)), threads, shared_bytes},
+                  context, map, args);
+    if (args.max_pieces > 1 && !args.merges) merge_pieces(args, context);
   }
-  check_launch("paged_attention");
 }
 
 }  // namespace

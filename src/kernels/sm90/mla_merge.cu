@@ -77,6 +77,7 @@ __global__ void __launch_bounds__(latent / 4) merge(const Mla a) {
     wait_for_previous();  // who waits for this kernel waits for that one too
     return;
   }
+  // The kernel ahead lets this one start after its own wait: the step's tables are complete.
   const int row = cuda::warp_row_of(a.row_offsets, a.num_rows, token);
   const int needed = (a.computed[row] + token - a.row_offsets[row]) / a.piece_tokens + 1;
   wait_for_previous();
@@ -97,21 +98,12 @@ __global__ void __launch_bounds__(latent / 4) merge(const Mla a) {
 
 }  // namespace
 
-void merge_pieces(const Mla& a, bool overlaps, cudaStream_t stream) {
+void merge_pieces(const Mla& a, ExecContext& context) {
   const unsigned count = unsigned(a.last_token - a.first_token);
   const bool few = int64_t(count) * a.heads <= 1024;
   const auto kernel = !few ? merge<2, 4> : a.max_pieces <= 8 ? merge<1, 8> : merge<1, 16>;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(unsigned(cuda::blocks_for(a.heads, few ? 1 : 2)), count);
-  config.blockDim = dim3(latent / 4);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = overlaps ? 1 : 0;
-  const cudaError_t status = cudaLaunchKernelEx(&config, kernel, a);
-  MEDLEY_CHECK(status == cudaSuccess);
+  launch_kernel("paged_attention", kernel, {dim3(unsigned(cuda::blocks_for(a.heads, few ? 1 : 2)), count), latent / 4},
+                context, a);
 }
 
 }  // namespace medley::sm90::absorbed

@@ -379,18 +379,10 @@ int spread_clusters() {
   return clusters;
 }
 
-void attend_spread(const CUtensorMap& map, const Mla& a, cudaStream_t stream) {
+void attend_spread(const CUtensorMap& map, const Mla& a, ExecContext& context) {
   const int64_t items = int64_t(a.row_tiles) * a.num_rows * a.groups;
   const int64_t clusters = std::min<int64_t>(items, spread_clusters());
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(unsigned(clusters * ranks)), config.blockDim = dim3(threads);
-  config.dynamicSmemBytes = shared_bytes, config.stream = stream;
-  config.attrs = &attribute, config.numAttrs = 1;
-  const cudaError_t status = cudaLaunchKernelEx(&config, spread, map, a);
-  MEDLEY_CHECK(status == cudaSuccess);
+  launch_kernel("paged_attention", spread, {unsigned(clusters * ranks), threads, shared_bytes}, context, map, a);
 }
 
 }  // namespace medley::sm90::absorbed
