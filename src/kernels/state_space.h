@@ -57,7 +57,7 @@ const SelectiveScanOp& selective_scan_op();
 
 // ssd_scan (Mamba2, Dao and Gu 2024, section 5): per head h with scalar decay
 //   dt = clamp(softplus(dt + dt_bias), dt_min, dt_max);  S = exp(dt * A) * S + (dt * x) B^T;  y = S C + D * x
-// in token order. The state is f32 [heads, head_dim, states].
+// The state is f32 [heads, head_dim, states].
 struct SsdScanDesc {
   int64_t heads = 0, head_dim = 0, states = 0, groups = 0;
   std::string describe() const;
@@ -70,6 +70,7 @@ struct SsdScanArgs {
   const float* a = nullptr;        // [heads]: -exp(A_log)
   const float* d = nullptr;        // [heads]
   const float* dt_bias = nullptr;  // [heads]
+  bool reproducible = false;       // in token order: the same bits however a row is cut into steps
   float dt_min = 0, dt_max = 0;    // clamp of dt after the softplus
   RaggedRows rows;
   StateSlots state;

@@ -4,7 +4,7 @@
 
 namespace medley {
 
-Mamba2::Mamba2(LoadContext& context, const Mamba2Spec& spec, CacheLayout& cache) : spec_(spec), dtype_(context.dtype) {
+Mamba2::Mamba2(LoadContext& context, const Mamba2Spec& spec, CacheLayout& cache) : spec_(spec), dtype_(context.dtype), reproducible_(context.reproducible) {
   const std::string& at = spec.prefix;
   const HeadRange mine = heads_of(context.shard(), spec.heads, spec.groups, at + "mixer");
   heads_ = mine.heads.count;
@@ -89,6 +89,7 @@ void Mamba2::forward(const Step& step, const TensorView& x, const TensorView& y,
          .a = a_.data(),
          .d = d_.data(),
          .dt_bias = dt_bias_.data(),
+         .reproducible = reproducible_,
          .dt_min = spec_.dt_min,
          .dt_max = spec_.dt_max,
          .rows = rows,
