@@ -23,8 +23,8 @@ namespace {
 
 constexpr int chunk = 128, tiles = chunk / 16;
 constexpr int head_dim = 64, columns = head_dim / 8, wide_columns = head_dim / 16;
-constexpr int threads = 256, warps = threads / 32;
-static_assert(warps == tiles);  // a warp a tile of tokens
+constexpr int threads = 128, warps = threads / 32, own_tiles = tiles / warps;
+constexpr int share_threads = tiles * 32;
 constexpr unsigned all = 0xffffffffu;
 
 // What the heads of a group share in a chunk beside the operands: exponents of the scales of B and of each tile of C,
@@ -105,6 +105,7 @@ __device__ uint32_t magnitude(float4 v) {
   return max(max(magnitude(v.x), magnitude(v.y)), max(magnitude(v.z), magnitude(v.w)));
 }
 // The block's largest; every thread gets it.
+template <int warps>
 __device__ uint32_t block_largest(uint32_t own, uint32_t (&memory)[warps]) {
   own = __reduce_max_sync(all, own);
   if (threadIdx.x % 32 == 0) memory[threadIdx.x / 32] = own;
@@ -141,9 +142,9 @@ __device__ int own_token(int i) {
 
 // Block (chunk, group); warp: a tile of tokens.
 template <int state_steps>
-__global__ void __launch_bounds__(threads) share(Chunks a) {
+__global__ void __launch_bounds__(share_threads) share(Chunks a) {
   extern __shared__ uint4 b_rows[];  // [tiles, state_steps, 2, 32]
-  __shared__ uint32_t memory[warps];
+  __shared__ uint32_t memory[tiles];
   const int index = blockIdx.x, group = blockIdx.y;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, quad = lane % 4;
   const int2 place = find_chunk(a, index);
@@ -179,7 +180,7 @@ __global__ void __launch_bounds__(threads) share(Chunks a) {
     split(y.z, y.w, parts[0].w, parts[1].w);
   };
   const float b_scale = power_of_two(b_exponent), c_scale = power_of_two(c_exponent);
-#pragma unroll 2
+#pragma unroll 4
   for (int step = 0; step < state_steps; ++step) {
     float4 v[2];
     uint4 parts[2];
@@ -203,7 +204,7 @@ __global__ void __launch_bounds__(threads) share(Chunks a) {
   __syncthreads();
 
   float sums[tiles][2][4] = {};
-#pragma unroll 1
+#pragma unroll 2
   for (int step = 0; step < state_steps; ++step) {
     float4 v[2];
     uint4 left[2];
@@ -244,129 +245,153 @@ __global__ void __launch_bounds__(threads) share(Chunks a) {
   common.largest[warp] = __uint_as_float(largest);
 }
 
-// The inputs of a head in a chunk: lane: four tokens of the warp's tile, elements 4 g to 4 g + 3 of each 32.
-__device__ void load_inputs(const Chunks& a, int2 place, int head, float4 (&x)[4][2]) {
+// The inputs of a head in a chunk: tiles `warp` and `warp + warps` of a warp; lane: four tokens of each, elements 4 g to
+// 4 g + 3 of each 32.
+using Inputs = float4[own_tiles][4][2];
+__device__ void load_inputs(const Chunks& a, int2 place, int head, Inputs& x) {
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const int t = warp * 16 + own_token(i);
-    const float* from = a.x + int64_t(place.x + t) * a.x_token + head * a.x_head + g * 4;
-    for (int n = 0; n < 2; ++n) x[i][n] = load_four(from + n * 32, t < place.y);
-  }
-}
-// As fragments [wide_columns, high and low, 32] of one tile: 16 columns x 16 tokens.
-__device__ void store_inputs(const float4 (&x)[4][2], float scale, uint4 (&to)[wide_columns][2][32]) {
-  const int lane = threadIdx.x % 32;
+  for (int tile = 0; tile < own_tiles; ++tile)
 #pragma unroll
-  for (int n = 0; n < 2; ++n) {
-    float4 v[4];
-    for (int i = 0; i < 4; ++i) v[i] = scaled(x[i][n], scale);
-    uint4 parts[2];
-    split(v[0].x, v[1].x, parts[0].x, parts[1].x);
-    split(v[0].y, v[1].y, parts[0].y, parts[1].y);
-    split(v[2].x, v[3].x, parts[0].z, parts[1].z);
-    split(v[2].y, v[3].y, parts[0].w, parts[1].w);
-    for (int part = 0; part < 2; ++part) to[n * 2][part][lane] = parts[part];
-    split(v[0].z, v[1].z, parts[0].x, parts[1].x);
-    split(v[0].w, v[1].w, parts[0].y, parts[1].y);
-    split(v[2].z, v[3].z, parts[0].z, parts[1].z);
-    split(v[2].w, v[3].w, parts[0].w, parts[1].w);
-    for (int part = 0; part < 2; ++part) to[n * 2 + 1][part][lane] = parts[part];
-  }
+    for (int i = 0; i < 4; ++i) {
+      const int t = (warp + tile * warps) * 16 + own_token(i);
+      const float* from = a.x + int64_t(place.x + t) * a.x_token + head * a.x_head + g * 4;
+      for (int n = 0; n < 2; ++n) x[tile][i][n] = load_four(from + n * 32, t < place.y);
+    }
+}
+// As fragments [wide_columns, high and low, 32] of each tile: 16 columns x 16 tokens.
+__device__ void store_inputs(const Inputs& x, float scale, uint4 (&to)[tiles][wide_columns][2][32]) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll
+  for (int tile = 0; tile < own_tiles; ++tile)
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      auto& at = to[warp + tile * warps];
+      float4 v[4];
+      for (int i = 0; i < 4; ++i) v[i] = scaled(x[tile][i][n], scale);
+      uint4 parts[2];
+      split(v[0].x, v[1].x, parts[0].x, parts[1].x);
+      split(v[0].y, v[1].y, parts[0].y, parts[1].y);
+      split(v[2].x, v[3].x, parts[0].z, parts[1].z);
+      split(v[2].y, v[3].y, parts[0].w, parts[1].w);
+      for (int part = 0; part < 2; ++part) at[n * 2][part][lane] = parts[part];
+      split(v[0].z, v[1].z, parts[0].x, parts[1].x);
+      split(v[0].w, v[1].w, parts[0].y, parts[1].y);
+      split(v[2].z, v[3].z, parts[0].z, parts[1].z);
+      split(v[2].w, v[3].w, parts[0].w, parts[1].w);
+      for (int part = 0; part < 2; ++part) at[n * 2 + 1][part][lane] = parts[part];
+    }
 }
 
 // Block (head, chunk): sum of e^(d[127] - d[j]) dt[j] x[j] B[j]^T, a row of `states` an element of the head.
 template <int state_steps>
-__global__ void __launch_bounds__(threads, 2) local(Chunks a) {
+__global__ void __launch_bounds__(threads, 3) local(Chunks a) {
   __shared__ uint4 inputs[tiles][wide_columns][2][32];
-  __shared__ double sums_of_warps[chunk / 32];
+  __shared__ double sums_of_warps[warps];
   __shared__ float weights[chunk];
   __shared__ uint32_t memory[warps];
+  static_assert(threads == chunk);  // a thread a token
   const int head = blockIdx.x, index = blockIdx.y, group = head / (a.heads / a.groups);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int2 place = a.places[index];
   if (place.y == 0) return;
   const int64_t item = int64_t(index) * a.heads + head, group_item = int64_t(index) * a.groups + group;
-  float4 x[4][2];
+  Inputs x;
   load_inputs(a, place, head, x);
 
   // Sums of logarithms in double: differences of large ones keep float32's bits.
   float dt = 0;
   double upto = 0;
-  if (threadIdx.x < chunk) {
-    if (threadIdx.x < place.y) {
-      const float raw = a.dt[int64_t(place.x + threadIdx.x) * a.dt_token + head];
-      dt = fminf(fmaxf(softplus(raw + (a.dt_bias != nullptr ? a.dt_bias[head] : 0.0f)), a.dt_min), a.dt_max);
-      upto = double(dt) * double(a.a[head]) * 1.4426950408889634;
-    }
-    for (int step = 1; step < 32; step *= 2) {
-      const double other = __shfl_up_sync(all, upto, step);
-      if (lane >= step) upto += other;
-    }
-    if (lane == 31) sums_of_warps[warp] = upto;
+  if (threadIdx.x < place.y) {
+    const float raw = a.dt[int64_t(place.x + threadIdx.x) * a.dt_token + head];
+    dt = fminf(fmaxf(softplus(raw + (a.dt_bias != nullptr ? a.dt_bias[head] : 0.0f)), a.dt_min), a.dt_max);
+    upto = double(dt) * double(a.a[head]) * 1.4426950408889634;
   }
+  for (int step = 1; step < 32; step *= 2) {
+    const double other = __shfl_up_sync(all, upto, step);
+    if (lane >= step) upto += other;
+  }
+  if (lane == 31) sums_of_warps[warp] = upto;
   __syncthreads();
-  if (threadIdx.x < chunk) {
-    double before = 0, total = 0;
-    for (int w = 0; w < chunk / 32; ++w) {
-      if (w < warp) before += sums_of_warps[w];
-      total += sums_of_warps[w];
-    }
-    upto += before;
-    const float high = float(upto);
-    a.steps[item * chunk + threadIdx.x] = make_float4(high, float(upto - high), dt, 0);
-    weights[threadIdx.x] = dt * exp2f(float(total - upto));
+  double before = 0, total = 0;
+  for (int w = 0; w < warps; ++w) {
+    if (w < warp) before += sums_of_warps[w];
+    total += sums_of_warps[w];
   }
+  upto += before;
+  const float high_part = float(upto);
+  a.steps[item * chunk + threadIdx.x] = make_float4(high_part, float(upto - high_part), dt, 0);
+  weights[threadIdx.x] = dt * exp2f(float(total - upto));
   __syncthreads();
   uint32_t largest = 0;
 #pragma unroll
-  for (int i = 0; i < 4; ++i)
-    for (int n = 0; n < 2; ++n) {
-      x[i][n] = scaled(x[i][n], weights[warp * 16 + own_token(i)]);
-      largest = max(largest, magnitude(x[i][n]));
-    }
+  for (int tile = 0; tile < own_tiles; ++tile)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      for (int n = 0; n < 2; ++n) {
+        x[tile][i][n] = scaled(x[tile][i][n], weights[(warp + tile * warps) * 16 + own_token(i)]);
+        largest = max(largest, magnitude(x[tile][i][n]));
+      }
   const int exponent = exponent_for(block_largest(largest, memory));
-  store_inputs(x, power_of_two(exponent), inputs[warp]);
+  store_inputs(x, power_of_two(exponent), inputs);
   __syncthreads();
 
-  // A warp takes its part of the states and, where there are fewer tiles of them than warps, of the head.
-  constexpr int across = state_steps < warps ? state_steps : warps, down = warps / across;
-  constexpr int own_steps = state_steps / across, own_columns = wide_columns / down;
-  const int first_step = warp % across * own_steps, first_column = warp / across * own_columns;
-  const uint4* b = a.b_columns + (group_item * tiles * state_steps + first_step) * 64 + lane;
-  float sums[own_columns][own_steps][2][4] = {};
+  // A warp: all of the head x 32 states (16 where there are 64) at a time.
+  constexpr int own_steps = state_steps / warps < 2 ? 1 : 2;
+  const float back = power_of_two(-exponent - a.common[group_item].b_exponent);
+#pragma unroll 1
+  for (int first = warp * own_steps; first < state_steps; first += warps * own_steps) {
+    const uint4* b = a.b_columns + (group_item * tiles * state_steps + first) * 64 + lane;
+    uint4 next[own_steps][2];
+    const auto fetch = [&](int t) {
 #pragma unroll
-  for (int t = 0; t < tiles; ++t) {
+      for (int s = 0; s < own_steps; ++s)
+        for (int part = 0; part < 2; ++part) next[s][part] = __ldg(b + ((t * state_steps + s) * 2 + part) * 32);
+    };
+    fetch(0);
+    float sums[wide_columns][own_steps][2][4] = {};
 #pragma unroll
-    for (int s = 0; s < own_steps; ++s) {
-      const uint4 high = __ldg(b + (t * state_steps + s) * 64), low = __ldg(b + (t * state_steps + s) * 64 + 32);
+    for (int t = 0; t < tiles; ++t) {
+      uint4 right[own_steps][2];
+      for (int s = 0; s < own_steps; ++s)
+        for (int part = 0; part < 2; ++part) right[s][part] = next[s][part];
+      if (t + 1 < tiles) fetch(t + 1);
 #pragma unroll
-      for (int m = 0; m < own_columns; ++m) {
-        const uint4 left[2] = {inputs[t][first_column + m][0][lane], inputs[t][first_column + m][1][lane]};
-        multiply(sums[m][s][0], left[1], high.x, high.y);
-        multiply(sums[m][s][1], left[1], high.z, high.w);
-        multiply(sums[m][s][0], left[0], low.x, low.y);
-        multiply(sums[m][s][1], left[0], low.z, low.w);
-        multiply(sums[m][s][0], left[0], high.x, high.y);
-        multiply(sums[m][s][1], left[0], high.z, high.w);
+      for (int m = 0; m < wide_columns; ++m) {
+        const uint4 high = inputs[t][m][0][lane], low = inputs[t][m][1][lane];
+#pragma unroll
+        for (int s = 0; s < own_steps; ++s) {
+          multiply(sums[m][s][0], low, right[s][0].x, right[s][0].y);
+          multiply(sums[m][s][1], low, right[s][0].z, right[s][0].w);
+        }
+#pragma unroll
+        for (int s = 0; s < own_steps; ++s) {
+          multiply(sums[m][s][0], high, right[s][1].x, right[s][1].y);
+          multiply(sums[m][s][1], high, right[s][1].z, right[s][1].w);
+        }
+#pragma unroll
+        for (int s = 0; s < own_steps; ++s) {
+          multiply(sums[m][s][0], high, right[s][0].x, right[s][0].y);
+          multiply(sums[m][s][1], high, right[s][0].z, right[s][0].w);
+        }
       }
     }
-  }
-  const float back = power_of_two(-exponent - a.common[group_item].b_exponent);
-  float4* to = reinterpret_cast<float4*>(a.states) + item * columns * state_steps * 32 + lane;
+    float4* to = reinterpret_cast<float4*>(a.states) + (item * columns * state_steps + first) * 32 + lane;
 #pragma unroll
-  for (int m = 0; m < own_columns; ++m)
-    for (int s = 0; s < own_steps; ++s)
-      for (int half = 0; half < 2; ++half) {
-        const auto& own = sums[m][s];
-        to[(((first_column + m) * 2 + half) * state_steps + first_step + s) * 32] = scaled(
-            make_float4(own[0][half * 2], own[0][half * 2 + 1], own[1][half * 2], own[1][half * 2 + 1]), back);
-      }
+    for (int m = 0; m < wide_columns; ++m)
+#pragma unroll
+      for (int s = 0; s < own_steps; ++s)
+        for (int half = 0; half < 2; ++half) {
+          const auto& own = sums[m][s];
+          to[((m * 2 + half) * state_steps + s) * 32] = scaled(
+              make_float4(own[0][half * 2], own[0][half * 2 + 1], own[1][half * 2], own[1][half * 2 + 1]), back);
+        }
+  }
 }
 
-constexpr int pass_warps = 4, pass_stages = 4;
+constexpr int pass_warps = 1, pass_stages = 4;
 
-// Block (half of a head, row); warp: eight elements of the head, all states of them. A lane copies, reads and writes
+// Block (part of a head, row); warp: eight elements of the head, all states of them. A lane copies, reads and writes
 // its own 16 bytes only.
 template <int state_steps>
 __global__ void __launch_bounds__(pass_warps * 32) pass(Chunks a) {
@@ -436,9 +461,10 @@ struct Outputs {
   uint32_t memory[warps];
 };
 
-// Block (head, chunk); warp: a tile of tokens, all elements of the head.
+// Block (head, chunk); warp: all elements of the head for two tiles of tokens, one from each end, so that every warp has
+// nine tiles of pairs.
 template <int state_steps>
-__global__ void __launch_bounds__(threads, 2) outputs(Chunks a) {
+__global__ void __launch_bounds__(threads, 3) outputs(Chunks a) {
   extern __shared__ uint4 bytes[];
   auto& shared = *reinterpret_cast<Outputs<state_steps>*>(bytes);
   const int head = blockIdx.x, index = blockIdx.y, group = head / (a.heads / a.groups);
@@ -448,97 +474,139 @@ __global__ void __launch_bounds__(threads, 2) outputs(Chunks a) {
   const int64_t item = int64_t(index) * a.heads + head, group_item = int64_t(index) * a.groups + group;
   for (int i = threadIdx.x; i < columns * state_steps * 32; i += threads)
     copy_sixteen(&shared.state[0][0][0] + i, a.states + item * columns * state_steps * 32 + i);
-  if (threadIdx.x < chunk) copy_sixteen(&shared.steps[threadIdx.x], a.steps + item * chunk + threadIdx.x);
+  copy_sixteen(&shared.steps[threadIdx.x], a.steps + item * chunk + threadIdx.x);
   int inputs_exponent;
   {
-    float4 x[4][2];
+    Inputs x;
     load_inputs(a, place, head, x);
     uint32_t largest = 0;
-    for (int i = 0; i < 4; ++i) largest = max(largest, max(magnitude(x[i][0]), magnitude(x[i][1])));
+#pragma unroll
+    for (int tile = 0; tile < own_tiles; ++tile)
+      for (int i = 0; i < 4; ++i)
+        largest = max(largest, max(magnitude(x[tile][i][0]), magnitude(x[tile][i][1])));
     inputs_exponent = exponent_for(block_largest(largest, shared.memory));
-    store_inputs(x, power_of_two(inputs_exponent), shared.inputs[warp]);
+    store_inputs(x, power_of_two(inputs_exponent), shared.inputs);
   }
   asm volatile("cp.async.wait_all;" ::: "memory");
   __syncthreads();
   if (warp * 16 >= place.y) return;
 
   const Common& common = a.common[group_item];
+  const int own[2] = {warp, tiles - 1 - warp};  // the tiles
   float largest_dt = 0;
   for (int t = lane; t < chunk; t += 32) largest_dt = fmaxf(largest_dt, shared.steps[t].z);
+  largest_dt = warp_max(largest_dt);
   const float skip = a.d[head];
-  // Of the pairs: no decay is above one, and D stands on their diagonal.
-  const int exponent = exponent_for(magnitude(common.largest[warp] * warp_max(largest_dt) + fabsf(skip)));
 
-  float sums[columns][4] = {};
-  const uint4* c = a.c_rows + (group_item * tiles + warp) * state_steps * 64 + lane;
+  float sums[2][columns][4] = {};
+  const uint4* c[2];
+  for (int tile = 0; tile < 2; ++tile)
+    c[tile] = a.c_rows + (group_item * tiles + own[tile]) * state_steps * 64 + lane;
+  uint4 left[2][2];  // of each tile, high and low
+  for (int tile = 0; tile < 2; ++tile)
+    for (int part = 0; part < 2; ++part) left[tile][part] = __ldg(c[tile] + part * 32);
 #pragma unroll
   for (int s = 0; s < state_steps; ++s) {
-    const uint4 left[2] = {__ldg(c + s * 64), __ldg(c + s * 64 + 32)};
+    uint4 next[2][2];
+    for (int tile = 0; tile < 2; ++tile)
+      for (int part = 0; part < 2; ++part)
+        if (s + 1 < state_steps) next[tile][part] = __ldg(c[tile] + ((s + 1) * 2 + part) * 32);
 #pragma unroll
     for (int n = 0; n < columns; ++n) {
       const uint4 right = shared.state[n][s][lane];
-      multiply(sums[n], left[1], right.x, right.y);
-      multiply(sums[n], left[0], right.z, right.w);
-      multiply(sums[n], left[0], right.x, right.y);
-    }
-  }
-  const float4 own[2] = {shared.steps[warp * 16 + g], shared.steps[warp * 16 + g + 8]};
-  const float scale = power_of_two(exponent), upscale = power_of_two(exponent + inputs_exponent);
-  const float factors[2] = {exp2f(own[0].x + own[0].y) * upscale, exp2f(own[1].x + own[1].y) * upscale};
 #pragma unroll
-  for (int n = 0; n < columns; ++n) {
-    const float back = power_of_two(-common.c_exponent[warp] - a.exponents[item * columns + n]);
-    for (int e = 0; e < 4; ++e) sums[n][e] = sums[n][e] * back * factors[e / 2];
+      for (int tile = 0; tile < 2; ++tile) multiply(sums[tile][n], left[tile][1], right.x, right.y);
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) multiply(sums[tile][n], left[tile][0], right.z, right.w);
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) multiply(sums[tile][n], left[tile][0], right.x, right.y);
+    }
+    for (int tile = 0; tile < 2; ++tile)
+      for (int part = 0; part < 2; ++part) left[tile][part] = next[tile][part];
   }
 
-  const float4* pairs = a.pairs + (group_item * tiles + warp) * tiles * 64 + lane;
-  float4 next[2] = {__ldg(pairs), __ldg(pairs + 32)};
-#pragma unroll 1
-  for (int t = 0; t <= warp; ++t) {
-    const float4 now[2] = {next[0], next[1]};
-    if (t < warp)
-      for (int n = 0; n < 2; ++n) next[n] = __ldg(pairs + ((t + 1) * 2 + n) * 32);
-    uint32_t left[2][4];
+  // The sums so far at the scale of what is added to them; of pairs, no decay is above one, and D is on their diagonal.
+  const float4* pairs[2];
+  float4 coming[2][2];
+  int exponents[2];
 #pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      const int j = t * 16 + n * 8 + quad * 2;
-      const float4 from[2] = {shared.steps[j], shared.steps[j + 1]};
-      const float dot[2][2] = {{now[n].x, now[n].y}, {now[n].z, now[n].w}};
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int i = warp * 16 + g + half * 8;
-        float value[2];
-        for (int e = 0; e < 2; ++e) {
-          const float decay = exp2f((own[half].x - from[e].x) + (own[half].y - from[e].y));
-          value[e] = j + e <= i ? dot[half][e] * from[e].z * decay : 0.0f;
-          if (j + e == i) value[e] += skip;
-        }
-        split(value[0] * scale, value[1] * scale, left[0][n * 2 + half], left[1][n * 2 + half]);
-      }
+  for (int tile = 0; tile < 2; ++tile) {
+    pairs[tile] = a.pairs + (group_item * tiles + own[tile]) * tiles * 64 + lane;
+    for (int n = 0; n < 2; ++n) coming[tile][n] = __ldg(pairs[tile] + n * 32);
+    exponents[tile] = exponent_for(magnitude(common.largest[own[tile]] * largest_dt + fabsf(skip)));
+    const float upscale = power_of_two(exponents[tile] + inputs_exponent);
+    float factors[2];
+    for (int half = 0; half < 2; ++half) {
+      const float4 step = shared.steps[own[tile] * 16 + g + half * 8];
+      factors[half] = exp2f(step.x + step.y) * upscale;
     }
-    const uint4 high = make_uint4(left[0][0], left[0][1], left[0][2], left[0][3]);
-    const uint4 low = make_uint4(left[1][0], left[1][1], left[1][2], left[1][3]);
+#pragma unroll
+    for (int n = 0; n < columns; ++n) {
+      const float back = power_of_two(-common.c_exponent[own[tile]] - a.exponents[item * columns + n]);
+      for (int e = 0; e < 4; ++e) sums[tile][n][e] = sums[tile][n][e] * back * factors[e / 2];
+    }
+  }
+
+#pragma unroll 1
+  for (int t = 0; t <= own[1]; ++t) {
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+      if (t > own[tile]) continue;
+      const float4 dots[2] = {coming[tile][0], coming[tile][1]};
+      if (t < own[tile])
+        for (int n = 0; n < 2; ++n) coming[tile][n] = __ldg(pairs[tile] + ((t + 1) * 2 + n) * 32);
+      const float scale = power_of_two(exponents[tile]);
+      uint32_t parts[2][4];
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+        const int j = t * 16 + n * 8 + quad * 2;
+        const float4 from[2] = {shared.steps[j], shared.steps[j + 1]};
+        const float dot[2][2] = {{dots[n].x, dots[n].y}, {dots[n].z, dots[n].w}};
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int i = own[tile] * 16 + g + half * 8;
+          const float4 step = shared.steps[i];
+          float value[2];
+          for (int e = 0; e < 2; ++e) {
+            const float decay = exp2f((step.x - from[e].x) + (step.y - from[e].y));
+            value[e] = j + e <= i ? dot[half][e] * from[e].z * decay : 0.0f;
+            if (j + e == i) value[e] += skip;
+          }
+          split(value[0] * scale, value[1] * scale, parts[0][n * 2 + half], parts[1][n * 2 + half]);
+        }
+      }
+      for (int part = 0; part < 2; ++part)
+        left[tile][part] = make_uint4(parts[part][0], parts[part][1], parts[part][2], parts[part][3]);
+    }
 #pragma unroll
     for (int n = 0; n < wide_columns; ++n) {
       const uint4 right = shared.inputs[t][n][0][lane], rest = shared.inputs[t][n][1][lane];
-      multiply(sums[n * 2], low, right.x, right.z);
-      multiply(sums[n * 2 + 1], low, right.y, right.w);
-      multiply(sums[n * 2], high, rest.x, rest.z);
-      multiply(sums[n * 2 + 1], high, rest.y, rest.w);
-      multiply(sums[n * 2], high, right.x, right.z);
-      multiply(sums[n * 2 + 1], high, right.y, right.w);
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+        if (t > own[tile]) continue;
+        multiply(sums[tile][n * 2], left[tile][1], right.x, right.z);
+        multiply(sums[tile][n * 2 + 1], left[tile][1], right.y, right.w);
+        multiply(sums[tile][n * 2], left[tile][0], rest.x, rest.z);
+        multiply(sums[tile][n * 2 + 1], left[tile][0], rest.y, rest.w);
+        multiply(sums[tile][n * 2], left[tile][0], right.x, right.z);
+        multiply(sums[tile][n * 2 + 1], left[tile][0], right.y, right.w);
+      }
     }
   }
-  const float back = power_of_two(-exponent - inputs_exponent);
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int i = warp * 16 + g + half * 8;
-    if (i >= place.y) continue;
-    float* y = a.y + int64_t(place.x + i) * a.y_token + head * a.y_head + quad * 8;
-    for (int n = 0; n < columns; n += 4)
-      for (int e = half * 2; e < half * 2 + 2; ++e)
-        *reinterpret_cast<float4*>(y + n * 8 + e % 2 * 4) =
-            scaled(make_float4(sums[n][e], sums[n + 1][e], sums[n + 2][e], sums[n + 3][e]), back);
+  for (int tile = 0; tile < 2; ++tile) {
+    const float back = power_of_two(-exponents[tile] - inputs_exponent);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int i = own[tile] * 16 + g + half * 8;
+      if (i >= place.y) continue;
+      float* y = a.y + int64_t(place.x + i) * a.y_token + head * a.y_head + quad * 8;
+      const auto& own_sums = sums[tile];
+      for (int n = 0; n < columns; n += 4)
+        for (int e = half * 2; e < half * 2 + 2; ++e)
+          *reinterpret_cast<float4*>(y + n * 8 + e % 2 * 4) =
+              scaled(make_float4(own_sums[n][e], own_sums[n + 1][e], own_sums[n + 2][e], own_sums[n + 3][e]), back);
+    }
   }
 }
 
@@ -554,7 +622,7 @@ void launch(const Chunks& a, int64_t chunks, cudaStream_t stream) {
                              allow(outputs<state_steps>, output_bytes);
   MEDLEY_CHECK(raised);
   const dim3 grid(unsigned(a.heads), unsigned(chunks));
-  share<state_steps><<<dim3(unsigned(chunks), unsigned(a.groups)), threads, share_bytes, stream>>>(a);
+  share<state_steps><<<dim3(unsigned(chunks), unsigned(a.groups)), share_threads, share_bytes, stream>>>(a);
   local<state_steps><<<grid, threads, 0, stream>>>(a);
   pass<state_steps><<<dim3(unsigned(a.heads * (columns / pass_warps)), unsigned(a.num_rows)), pass_warps * 32,
                       pass_bytes, stream>>>(a);
