@@ -9,8 +9,9 @@
 // Operands are split into two f16 (22 bits) and scaled by a power of two, so that the largest of a tile lies below
 // 2^14 and one 2^25 times smaller is still held to 2^-14 of itself; sums are float32. They are stored in the order in
 // which the lanes of a warp hold them, 16 bytes a lane, so that nothing is transposed on the way and no bank is asked
-// twice. Which element stands in which column is free as long as both operands agree: lane g of eight holds elements
-// 4 g to 4 g + 3 of 32 of the head, and lane q of four states 4 q to 4 q + 3 of 16, so that memory is read by float4.
+// twice. Which element stands in which column is free as long as both operands agree: of 32 elements of the head lane g
+// of eight holds four from 16 (g % 2) + 4 (g / 2) on, and of 16 states lane q of four those from 4 q on, so that memory
+// is read and written by float4 and whole sectors.
 // Chunks begin at a row's first new token: bits depend on the row's own tokens alone.
 #include "kernels/cuda/ssd_chunks.h"
 
@@ -135,6 +136,10 @@ __device__ float4 load_four(const float* from, bool used) {
   return used ? __ldg(reinterpret_cast<const float4*>(from)) : make_float4(0, 0, 0, 0);
 }
 
+// Where in 32 elements of the head the four of lane group g begin.
+__device__ int own_elements(int g) {
+  return g % 2 * 16 + g / 2 * 4;
+}
 // The tokens of a tile whose elements a lane holds in a fragment that is summed over tokens.
 __device__ int own_token(int i) {
   return threadIdx.x % 4 * 2 + i % 2 + i / 2 * 8;
@@ -245,8 +250,8 @@ __global__ void __launch_bounds__(share_threads) share(Chunks a) {
   common.largest[warp] = __uint_as_float(largest);
 }
 
-// The inputs of a head in a chunk: tiles `warp` and `warp + warps` of a warp; lane: four tokens of each, elements 4 g to
-// 4 g + 3 of each 32.
+// The inputs of a head in a chunk: tiles `warp` and `warp + warps` of a warp; lane: four tokens of each, four
+// elements of each 32.
 using Inputs = float4[own_tiles][4][2];
 __device__ void load_inputs(const Chunks& a, int2 place, int head, Inputs& x) {
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
@@ -255,7 +260,7 @@ __device__ void load_inputs(const Chunks& a, int2 place, int head, Inputs& x) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int t = (warp + tile * warps) * 16 + own_token(i);
-      const float* from = a.x + int64_t(place.x + t) * a.x_token + head * a.x_head + g * 4;
+      const float* from = a.x + int64_t(place.x + t) * a.x_token + head * a.x_head + own_elements(g);
       for (int n = 0; n < 2; ++n) x[tile][i][n] = load_four(from + n * 32, t < place.y);
     }
 }
@@ -357,23 +362,19 @@ __global__ void __launch_bounds__(threads, 3) local(Chunks a) {
         for (int part = 0; part < 2; ++part) right[s][part] = next[s][part];
       if (t + 1 < tiles) fetch(t + 1);
 #pragma unroll
-      for (int m = 0; m < wide_columns; ++m) {
-        const uint4 high = inputs[t][m][0][lane], low = inputs[t][m][1][lane];
+      for (int m = 0; m < wide_columns; m += 2) {
+        const uint4 left[2][2] = {{inputs[t][m][0][lane], inputs[t][m][1][lane]},
+                                  {inputs[t][m + 1][0][lane], inputs[t][m + 1][1][lane]}};
 #pragma unroll
-        for (int s = 0; s < own_steps; ++s) {
-          multiply(sums[m][s][0], low, right[s][0].x, right[s][0].y);
-          multiply(sums[m][s][1], low, right[s][0].z, right[s][0].w);
-        }
+        for (int product = 0; product < 3; ++product)
 #pragma unroll
-        for (int s = 0; s < own_steps; ++s) {
-          multiply(sums[m][s][0], high, right[s][1].x, right[s][1].y);
-          multiply(sums[m][s][1], high, right[s][1].z, right[s][1].w);
-        }
+          for (int i = 0; i < 2; ++i)
 #pragma unroll
-        for (int s = 0; s < own_steps; ++s) {
-          multiply(sums[m][s][0], high, right[s][0].x, right[s][0].y);
-          multiply(sums[m][s][1], high, right[s][0].z, right[s][0].w);
-        }
+            for (int s = 0; s < own_steps; ++s) {
+              const uint4 by = right[s][product == 1];
+              multiply(sums[m + i][s][0], left[i][product == 0], by.x, by.y);
+              multiply(sums[m + i][s][1], left[i][product == 0], by.z, by.w);
+            }
       }
     }
     float4* to = reinterpret_cast<float4*>(a.states) + (item * columns * state_steps + first) * 32 + lane;
@@ -415,7 +416,7 @@ __global__ void __launch_bounds__(pass_warps * 32) pass(Chunks a) {
 
   const float* read = a.state.at(a.state.read[row]);
   float* write = a.state.at(a.state.write[row]);
-  const int element = column / 4 * 32 + g * 4 + column % 4;
+  const int element = column / 4 * 32 + own_elements(g) + column % 4;
   const int64_t offset = (int64_t(head) * head_dim + element) * (state_steps * 16) + quad * 4;
   float4 state[state_steps];
 #pragma unroll
@@ -458,8 +459,21 @@ struct Outputs {
   uint4 state[columns][state_steps][32];
   uint4 inputs[tiles][wide_columns][2][32];
   float4 steps[chunk];
+  float factors[tiles][chunk];  // dt[j] and j's decay up to the tile
   uint32_t memory[warps];
 };
+
+// Adds pairs of 16 x 16 tokens times the inputs' wide columns n and n + 1, products of four columns in turns.
+__device__ void add_pairs(float (&sums)[columns][4], const uint4 (&left)[2], const uint4 (&right)[2][2], int n) {
+#pragma unroll
+  for (int product = 0; product < 3; ++product)
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const uint4 by = right[i][product == 1];
+      multiply(sums[(n + i) * 2], left[product == 0], by.x, by.z);
+      multiply(sums[(n + i) * 2 + 1], left[product == 0], by.y, by.w);
+    }
+}
 
 // Block (head, chunk); warp: all elements of the head for two tiles of tokens, one from each end, so that every warp has
 // nine tiles of pairs.
@@ -512,85 +526,110 @@ __global__ void __launch_bounds__(threads, 3) outputs(Chunks a) {
       for (int part = 0; part < 2; ++part)
         if (s + 1 < state_steps) next[tile][part] = __ldg(c[tile] + ((s + 1) * 2 + part) * 32);
 #pragma unroll
-    for (int n = 0; n < columns; ++n) {
-      const uint4 right = shared.state[n][s][lane];
+    for (int n = 0; n < columns; n += 4) {
+      uint4 right[4];
 #pragma unroll
-      for (int tile = 0; tile < 2; ++tile) multiply(sums[tile][n], left[tile][1], right.x, right.y);
+      for (int i = 0; i < 4; ++i) right[i] = shared.state[n + i][s][lane];
 #pragma unroll
-      for (int tile = 0; tile < 2; ++tile) multiply(sums[tile][n], left[tile][0], right.z, right.w);
+      for (int product = 0; product < 3; ++product)
 #pragma unroll
-      for (int tile = 0; tile < 2; ++tile) multiply(sums[tile][n], left[tile][0], right.x, right.y);
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+          for (int tile = 0; tile < 2; ++tile)
+            multiply(sums[tile][n + i], left[tile][product == 0], product == 1 ? right[i].z : right[i].x,
+                     product == 1 ? right[i].w : right[i].y);
     }
     for (int tile = 0; tile < 2; ++tile)
       for (int part = 0; part < 2; ++part) left[tile][part] = next[tile][part];
   }
 
-  // The sums so far at the scale of what is added to them; of pairs, no decay is above one, and D is on their diagonal.
+  // Before the tile decays end at its start, as a factor of each earlier token and one for all of S; inside, a row has
+  // its own. What is summed up to here gets the scale of what comes; of pairs, no decay is above one, and D is on their
+  // diagonal.
   const float4* pairs[2];
   float4 coming[2][2];
+  float4 starts[2];
   int exponents[2];
 #pragma unroll
   for (int tile = 0; tile < 2; ++tile) {
     pairs[tile] = a.pairs + (group_item * tiles + own[tile]) * tiles * 64 + lane;
     for (int n = 0; n < 2; ++n) coming[tile][n] = __ldg(pairs[tile] + n * 32);
     exponents[tile] = exponent_for(magnitude(common.largest[own[tile]] * largest_dt + fabsf(skip)));
-    const float upscale = power_of_two(exponents[tile] + inputs_exponent);
-    float factors[2];
-    for (int half = 0; half < 2; ++half) {
-      const float4 step = shared.steps[own[tile] * 16 + g + half * 8];
-      factors[half] = exp2f(step.x + step.y) * upscale;
+    const float scale = power_of_two(exponents[tile]);
+    const float4 start = own[tile] == 0 ? make_float4(0, 0, 0, 0) : shared.steps[own[tile] * 16 - 1];
+    for (int t = lane; t < own[tile] * 16; t += 32) {
+      const float4 step = shared.steps[t];
+      shared.factors[own[tile]][t] = step.z * exp2f((start.x - step.x) + (start.y - step.y)) * scale;
     }
+    starts[tile] = start;
+    const float factor = exp2f(start.x + start.y) * power_of_two(exponents[tile] + inputs_exponent);
 #pragma unroll
     for (int n = 0; n < columns; ++n) {
       const float back = power_of_two(-common.c_exponent[own[tile]] - a.exponents[item * columns + n]);
-      for (int e = 0; e < 4; ++e) sums[tile][n][e] = sums[tile][n][e] * back * factors[e / 2];
+      for (int e = 0; e < 4; ++e) sums[tile][n][e] = sums[tile][n][e] * back * factor;
     }
   }
+  __syncwarp();
 
 #pragma unroll 1
-  for (int t = 0; t <= own[1]; ++t) {
+  for (int t = 0; t < own[1]; ++t) {
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
-      if (t > own[tile]) continue;
+      if (t >= own[tile]) continue;
       const float4 dots[2] = {coming[tile][0], coming[tile][1]};
-      if (t < own[tile])
-        for (int n = 0; n < 2; ++n) coming[tile][n] = __ldg(pairs[tile] + ((t + 1) * 2 + n) * 32);
-      const float scale = power_of_two(exponents[tile]);
-      uint32_t parts[2][4];
-#pragma unroll
-      for (int n = 0; n < 2; ++n) {
-        const int j = t * 16 + n * 8 + quad * 2;
-        const float4 from[2] = {shared.steps[j], shared.steps[j + 1]};
-        const float dot[2][2] = {{dots[n].x, dots[n].y}, {dots[n].z, dots[n].w}};
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int i = own[tile] * 16 + g + half * 8;
-          const float4 step = shared.steps[i];
-          float value[2];
-          for (int e = 0; e < 2; ++e) {
-            const float decay = exp2f((step.x - from[e].x) + (step.y - from[e].y));
-            value[e] = j + e <= i ? dot[half][e] * from[e].z * decay : 0.0f;
-            if (j + e == i) value[e] += skip;
-          }
-          split(value[0] * scale, value[1] * scale, parts[0][n * 2 + half], parts[1][n * 2 + half]);
-        }
-      }
-      for (int part = 0; part < 2; ++part)
-        left[tile][part] = make_uint4(parts[part][0], parts[part][1], parts[part][2], parts[part][3]);
+      for (int n = 0; n < 2; ++n) coming[tile][n] = __ldg(pairs[tile] + ((t + 1) * 2 + n) * 32);
+      const float* factors = &shared.factors[own[tile]][t * 16 + quad * 2];
+      const float2 by[2] = {*reinterpret_cast<const float2*>(factors), *reinterpret_cast<const float2*>(factors + 8)};
+      split(dots[0].x * by[0].x, dots[0].y * by[0].y, left[tile][0].x, left[tile][1].x);
+      split(dots[0].z * by[0].x, dots[0].w * by[0].y, left[tile][0].y, left[tile][1].y);
+      split(dots[1].x * by[1].x, dots[1].y * by[1].y, left[tile][0].z, left[tile][1].z);
+      split(dots[1].z * by[1].x, dots[1].w * by[1].y, left[tile][0].w, left[tile][1].w);
     }
 #pragma unroll
-    for (int n = 0; n < wide_columns; ++n) {
-      const uint4 right = shared.inputs[t][n][0][lane], rest = shared.inputs[t][n][1][lane];
+    for (int n = 0; n < wide_columns; n += 2) {
+      uint4 right[2][2];
+      for (int i = 0; i < 2; ++i)
+        for (int part = 0; part < 2; ++part) right[i][part] = shared.inputs[t][n + i][part][lane];
+      add_pairs(sums[1], left[1], right, n);
+      if (t < own[0]) add_pairs(sums[0], left[0], right, n);
+    }
+  }
 #pragma unroll
-      for (int tile = 0; tile < 2; ++tile) {
-        if (t > own[tile]) continue;
-        multiply(sums[tile][n * 2], left[tile][1], right.x, right.z);
-        multiply(sums[tile][n * 2 + 1], left[tile][1], right.y, right.w);
-        multiply(sums[tile][n * 2], left[tile][0], rest.x, rest.z);
-        multiply(sums[tile][n * 2 + 1], left[tile][0], rest.y, rest.w);
-        multiply(sums[tile][n * 2], left[tile][0], right.x, right.z);
-        multiply(sums[tile][n * 2 + 1], left[tile][0], right.y, right.w);
+  for (int tile = 0; tile < 2; ++tile) {
+    const float scale = power_of_two(exponents[tile]);
+    const float4 rows[2] = {shared.steps[own[tile] * 16 + g], shared.steps[own[tile] * 16 + g + 8]};
+    float factors[2];
+    for (int half = 0; half < 2; ++half)
+      factors[half] = exp2f((rows[half].x - starts[tile].x) + (rows[half].y - starts[tile].y));
+#pragma unroll
+    for (int n = 0; n < columns; ++n)
+      for (int e = 0; e < 4; ++e) sums[tile][n][e] *= factors[e / 2];
+    uint32_t parts[2][4];
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      const int j = n * 8 + quad * 2;
+      const float4 from[2] = {shared.steps[own[tile] * 16 + j], shared.steps[own[tile] * 16 + j + 1]};
+      const float dots[2][2] = {{coming[tile][n].x, coming[tile][n].y}, {coming[tile][n].z, coming[tile][n].w}};
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int i = g + half * 8;
+        float value[2];
+        for (int e = 0; e < 2; ++e) {
+          const float decay = exp2f((rows[half].x - from[e].x) + (rows[half].y - from[e].y));
+          value[e] = j + e <= i ? dots[half][e] * from[e].z * decay : 0.0f;
+          if (j + e == i) value[e] += skip;
+        }
+        split(value[0] * scale, value[1] * scale, parts[0][n * 2 + half], parts[1][n * 2 + half]);
       }
+    }
+    for (int part = 0; part < 2; ++part)
+      left[tile][part] = make_uint4(parts[part][0], parts[part][1], parts[part][2], parts[part][3]);
+#pragma unroll
+    for (int n = 0; n < wide_columns; n += 2) {
+      uint4 right[2][2];
+      for (int i = 0; i < 2; ++i)
+        for (int part = 0; part < 2; ++part) right[i][part] = shared.inputs[own[tile]][n + i][part][lane];
+      add_pairs(sums[tile], left[tile], right, n);
     }
   }
 #pragma unroll
@@ -600,11 +639,11 @@ __global__ void __launch_bounds__(threads, 3) outputs(Chunks a) {
     for (int half = 0; half < 2; ++half) {
       const int i = own[tile] * 16 + g + half * 8;
       if (i >= place.y) continue;
-      float* y = a.y + int64_t(place.x + i) * a.y_token + head * a.y_head + quad * 8;
+      float* y = a.y + int64_t(place.x + i) * a.y_token + head * a.y_head + quad * 4;
       const auto& own_sums = sums[tile];
       for (int n = 0; n < columns; n += 4)
         for (int e = half * 2; e < half * 2 + 2; ++e)
-          *reinterpret_cast<float4*>(y + n * 8 + e % 2 * 4) =
+          *reinterpret_cast<float4*>(y + n * 8 + e % 2 * 16) =
               scaled(make_float4(own_sums[n][e], own_sums[n + 1][e], own_sums[n + 2][e], own_sums[n + 3][e]), back);
     }
   }
