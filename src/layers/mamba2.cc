@@ -4,7 +4,8 @@
 
 namespace medley {
 
-Mamba2::Mamba2(LoadContext& context, const Mamba2Spec& spec, CacheLayout& cache) : spec_(spec), dtype_(context.dtype), reproducible_(context.reproducible) {
+Mamba2::Mamba2(LoadContext& context, const Mamba2Spec& spec, CacheLayout& cache)
+    : spec_(spec), dtype_(context.dtype), reproducible_(context.reproducible) {
   const std::string& at = spec.prefix;
   const HeadRange mine = heads_of(context.shard(), spec.heads, spec.groups, at + "mixer");
   heads_ = mine.heads.count;

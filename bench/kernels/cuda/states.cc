@@ -80,14 +80,13 @@ void ssd_prefill(Bench& bench, int64_t rows, int64_t fresh, int64_t heads, int64
   copy_bytes(state.data, before.data, state.bytes());
   kernel(a, bench.context);
   const double error = relative_error(a.y, in_order.y);
-  const double bytes =
-      2.0 * double(state.bytes() + a.x.bytes()) + double(a.dt.bytes() + a.b.bytes() + a.c.bytes());
+  const double bytes = 2.0 * double(state.bytes() + a.x.bytes()) + double(a.dt.bytes() + a.b.bytes() + a.c.bytes());
   for (const bool reproducible : {true, false}) {
     a.reproducible = reproducible;
-    bench.report(fmt::format("{} {} x {} tokens, {} heads of 64 x 128{}", kernel.name, rows, fresh, heads,
-                             reproducible ? ", in token order" : ""),
-                 [&] { kernel(a, bench.context); }, bytes, 0,
-                 reproducible ? std::optional<double>() : std::optional(error));
+    bench.report(
+        fmt::format("{} {} x {} tokens, {} heads of 64 x 128{}", kernel.name, rows, fresh, heads,
+                    reproducible ? ", in token order" : ""),
+        [&] { kernel(a, bench.context); }, bytes, 0, reproducible ? std::optional<double>() : std::optional(error));
   }
   bench.buffers.clear();
 }

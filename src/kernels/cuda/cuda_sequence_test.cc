@@ -1,5 +1,5 @@
-// Linear attention, Mamba2 by chunks, the indexer's choice and sparse attention on the device against the plain CPU kernels; every row of
-// a batch must have the bits it has alone.
+// Linear attention, Mamba2 by chunks, the indexer's choice and sparse attention on the device against the plain CPU
+// kernels; every row of a batch must have the bits it has alone.
 #include "kernels/linear_attention.h"
 
 #include "kernels/cuda/cuda_test.h"
@@ -209,8 +209,8 @@ TEST_F(CudaSequenceTest, SsdByChunks) {
             << desc.describe() << ", row " << r;
       }
       SsdScanArgs one = d;
-      one.rows = {up(ints({0, fresh[size_t(r)]})), d.rows.computed.slice(0, r, 1), 1, fresh[size_t(r)],
-                  fresh[size_t(r)], 1050};
+      one.rows = {
+          up(ints({0, fresh[size_t(r)]})), d.rows.computed.slice(0, r, 1), 1, fresh[size_t(r)], fresh[size_t(r)], 1050};
       one.state.read += r, one.state.write += r;
       for (TensorView* view : {&one.x, &one.dt, &one.b, &one.c}) *view = row_of(*view, r);
       const auto [alone, alone_after] = launch(one, chunked);

@@ -6,17 +6,16 @@
 // chunk's own part of the state after it; `pass` goes through a row's chunks and leaves the state before each in its
 // place; `outputs` makes y. Only `pass` is serial, and its work is one addition per element of the state.
 //
-// Operands are split into two f16 (22 bits) and scaled by a power of two, so that the largest of a tile lies below
-// 2^14 and one 2^25 times smaller is still held to 2^-14 of itself; sums are float32. They are stored in the order in
-// which the lanes of a warp hold them, 16 bytes a lane, so that nothing is transposed on the way and no bank is asked
-// twice. Which element stands in which column is free as long as both operands agree: of 32 elements of the head lane g
-// of eight holds four from 16 (g % 2) + 4 (g / 2) on, and of 16 states lane q of four those from 4 q on, so that memory
-// is read and written by float4 and whole sectors.
-// Chunks begin at a row's first new token: bits depend on the row's own tokens alone.
+// Operands are split (split_operands.h), sums are float32. Operands are stored in the order in which the lanes of a
+// warp hold them, 16 bytes a lane, so that nothing is transposed on the way and no bank is asked twice. Which element
+// stands in which column is free as long as both operands agree: of 32 elements of the head lane g of eight holds four
+// from 16 (g % 2) + 4 (g / 2) on, and of 16 states lane q of four those from 4 q on, so that memory is read and written
+// by float4 and whole sectors. Chunks begin at a row's first new token: bits depend on the row's own tokens alone.
 #include "kernels/cuda/ssd_chunks.h"
 
 #include <algorithm>
 
+#include "kernels/cuda/split_operands.h"
 #include "kernels/cuda/state_slots.h"
 
 namespace medley::cuda {
@@ -26,7 +25,6 @@ constexpr int chunk = 128, tiles = chunk / 16;
 constexpr int head_dim = 64, columns = head_dim / 8, wide_columns = head_dim / 16;
 constexpr int threads = 128, warps = threads / 32, own_tiles = tiles / warps;
 constexpr int share_threads = tiles * 32;
-constexpr unsigned all = 0xffffffffu;
 
 // What the heads of a group share in a chunk beside the operands: exponents of the scales of B and of each tile of C,
 // and the largest |C . B| of each tile.
@@ -42,13 +40,13 @@ struct Chunks {
   int64_t x_token, x_head, dt_token, b_token, b_group, c_token, c_group, y_token, y_head;
   int heads, groups, num_rows;
   float dt_min, dt_max;
-  int2* places;                // [chunks]: first token, tokens
-  uint4 *b_columns, *c_rows;   // [chunks, groups, tiles, states / 16, high and low, 32]
-  float4* pairs;               // [chunks, groups, tiles, tiles, 2, 32]: C . B
-  Common* common;              // [chunks, groups]
-  float4* steps;               // [chunks, heads, chunk]: d / ln 2 as the sum of two floats, dt
-  uint4* states;               // [chunks, heads, columns, states / 16, 32]: floats of `local`, then operands of `pass`
-  int* exponents;              // [chunks, heads, columns] of their scales
+  int2* places;               // [chunks]: first token, tokens
+  uint4 *b_columns, *c_rows;  // [chunks, groups, tiles, states / 16, high and low, 32]
+  float4* pairs;              // [chunks, groups, tiles, tiles, 2, 32]: C . B
+  Common* common;             // [chunks, groups]
+  float4* steps;              // [chunks, heads, chunk]: d / ln 2 as the sum of two floats, dt
+  uint4* states;              // [chunks, heads, columns, states / 16, 32]: floats of `local`, then operands of `pass`
+  int* exponents;             // [chunks, heads, columns] of their scales
 };
 
 __host__ __device__ inline int chunks_of(int fresh) {
@@ -86,54 +84,6 @@ __device__ int first_chunk(const Chunks& a, int row) {
   for (int at = threadIdx.x % 32; at < row; at += 32)
     sum += chunks_of(a.state.row_offsets[at + 1] - a.state.row_offsets[at]);
   return int(__reduce_add_sync(all, unsigned(sum)));
-}
-
-__device__ void copy_sixteen(void* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(uint32_t(__cvta_generic_to_shared(to))), "l"(from)
-               : "memory");
-}
-__device__ void multiply(float (&d)[4], uint4 a, uint32_t b0, uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
-}
-
-// Magnitudes as bits, which order as the floats do.
-__device__ uint32_t magnitude(float value) {
-  return __float_as_uint(value) & 0x7fffffffu;
-}
-__device__ uint32_t magnitude(float4 v) {
-  return max(max(magnitude(v.x), magnitude(v.y)), max(magnitude(v.z), magnitude(v.w)));
-}
-// The block's largest; every thread gets it.
-template <int warps>
-__device__ uint32_t block_largest(uint32_t own, uint32_t (&memory)[warps]) {
-  own = __reduce_max_sync(all, own);
-  if (threadIdx.x % 32 == 0) memory[threadIdx.x / 32] = own;
-  __syncthreads();
-  for (int w = 0; w < warps; ++w) own = max(own, memory[w]);
-  return own;
-}
-// e such that the largest times 2^e lies in [2^13, 2^14); kept where products of four such powers are finite.
-__device__ int exponent_for(uint32_t largest) {
-  return min(max(13 + 127 - int(largest >> 23), -60), 60);
-}
-__device__ float power_of_two(int exponent) {
-  return __int_as_float((exponent + 127) << 23);
-}
-// Two floats as halves, and what the halves leave.
-__device__ void split(float x, float y, uint32_t& high, uint32_t& low) {
-  const __half2 rounded = __floats2half2_rn(x, y);
-  const float2 back = __half22float2(rounded);
-  const __half2 rest = __floats2half2_rn(x - back.x, y - back.y);
-  memcpy(&high, &rounded, 4);
-  memcpy(&low, &rest, 4);
-}
-__device__ float4 scaled(float4 v, float by) {
-  return make_float4(v.x * by, v.y * by, v.z * by, v.w * by);
-}
-__device__ float4 load_four(const float* from, bool used) {
-  return used ? __ldg(reinterpret_cast<const float4*>(from)) : make_float4(0, 0, 0, 0);
 }
 
 // Where in 32 elements of the head the four of lane group g begin.
@@ -236,8 +186,7 @@ __global__ void __launch_bounds__(share_threads) share(Chunks a) {
   for (int t = 0; t < tiles; ++t) {
     if (t > warp) break;
     for (int n = 0; n < 2; ++n) {
-      const float4 four =
-          scaled(make_float4(sums[t][n][0], sums[t][n][1], sums[t][n][2], sums[t][n][3]), back);
+      const float4 four = scaled(make_float4(sums[t][n][0], sums[t][n][1], sums[t][n][2], sums[t][n][3]), back);
       largest = max(largest, magnitude(four));
       pairs[(t * 2 + n) * 32] = four;
     }
@@ -384,8 +333,8 @@ __global__ void __launch_bounds__(threads, 3) local(Chunks a) {
       for (int s = 0; s < own_steps; ++s)
         for (int half = 0; half < 2; ++half) {
           const auto& own = sums[m][s];
-          to[((m * 2 + half) * state_steps + s) * 32] = scaled(
-              make_float4(own[0][half * 2], own[0][half * 2 + 1], own[1][half * 2], own[1][half * 2 + 1]), back);
+          to[((m * 2 + half) * state_steps + s) * 32] =
+              scaled(make_float4(own[0][half * 2], own[0][half * 2 + 1], own[1][half * 2], own[1][half * 2 + 1]), back);
         }
   }
 }
@@ -475,8 +424,8 @@ __device__ void add_pairs(float (&sums)[columns][4], const uint4 (&left)[2], con
     }
 }
 
-// Block (head, chunk); warp: all elements of the head for two tiles of tokens, one from each end, so that every warp has
-// nine tiles of pairs.
+// Block (head, chunk); warp: all elements of the head for two tiles of tokens, one from each end, so that every warp
+// has nine tiles of pairs.
 template <int state_steps>
 __global__ void __launch_bounds__(threads, 3) outputs(Chunks a) {
   extern __shared__ uint4 bytes[];
@@ -496,8 +445,7 @@ __global__ void __launch_bounds__(threads, 3) outputs(Chunks a) {
     uint32_t largest = 0;
 #pragma unroll
     for (int tile = 0; tile < own_tiles; ++tile)
-      for (int i = 0; i < 4; ++i)
-        largest = max(largest, max(magnitude(x[tile][i][0]), magnitude(x[tile][i][1])));
+      for (int i = 0; i < 4; ++i) largest = max(largest, max(magnitude(x[tile][i][0]), magnitude(x[tile][i][1])));
     inputs_exponent = exponent_for(block_largest(largest, shared.memory));
     store_inputs(x, power_of_two(inputs_exponent), shared.inputs);
   }
@@ -514,8 +462,7 @@ __global__ void __launch_bounds__(threads, 3) outputs(Chunks a) {
 
   float sums[2][columns][4] = {};
   const uint4* c[2];
-  for (int tile = 0; tile < 2; ++tile)
-    c[tile] = a.c_rows + (group_item * tiles + own[tile]) * state_steps * 64 + lane;
+  for (int tile = 0; tile < 2; ++tile) c[tile] = a.c_rows + (group_item * tiles + own[tile]) * state_steps * 64 + lane;
   uint4 left[2][2];  // of each tile, high and low
   for (int tile = 0; tile < 2; ++tile)
     for (int part = 0; part < 2; ++part) left[tile][part] = __ldg(c[tile] + part * 32);
@@ -663,8 +610,9 @@ void launch(const Chunks& a, int64_t chunks, cudaStream_t stream) {
   const dim3 grid(unsigned(a.heads), unsigned(chunks));
   share<state_steps><<<dim3(unsigned(chunks), unsigned(a.groups)), share_threads, share_bytes, stream>>>(a);
   local<state_steps><<<grid, threads, 0, stream>>>(a);
-  pass<state_steps><<<dim3(unsigned(a.heads * (columns / pass_warps)), unsigned(a.num_rows)), pass_warps * 32,
-                      pass_bytes, stream>>>(a);
+  pass<state_steps>
+      <<<dim3(unsigned(a.heads * (columns / pass_warps)), unsigned(a.num_rows)), pass_warps * 32, pass_bytes, stream>>>(
+          a);
   outputs<state_steps><<<grid, threads, output_bytes, stream>>>(a);
   check_launch("ssd_scan");
 }
@@ -706,9 +654,9 @@ void ssd_by_chunks(const SsdScanArgs& a, ExecContext& context) {
               .num_rows = int(a.rows.num_rows),
               .dt_min = a.dt_min,
               .dt_max = a.dt_max};
-  // A row that goes by chunks has one that is not full at most.
-  const int64_t chunks =
-      a.rows.num_tokens / chunk + std::min(a.rows.num_rows, a.rows.num_tokens / ssd_chunked_from);
+  // At most: a row has one that is not full, and no fewer tokens than 64 a chunk.
+  static_assert(chunk == 2 * ssd_chunked_from);
+  const int64_t chunks = std::min(a.rows.num_tokens / chunk + a.rows.num_rows, a.rows.num_tokens / ssd_chunked_from);
   const int64_t steps = a.b.size(2) / 16, items = chunks * args.heads, group_items = chunks * args.groups;
   const Workspace::Scope scope(context.workspace);
   const auto alloc = [&]<class T>(T*& to, int64_t count) {
