@@ -32,6 +32,7 @@ struct GatedDeltaArgs {
   RaggedRows rows;
   StateSlots state;
   TensorView y;  // f32 [tokens, heads, v_dim]
+  bool reproducible = false;  // in token order: the same bits however a row is cut into steps
 };
 using GatedDeltaOp = Op<GatedDeltaDesc, GatedDeltaArgs>;
 const GatedDeltaOp& gated_delta_op();

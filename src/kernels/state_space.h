@@ -57,7 +57,7 @@ const SelectiveScanOp& selective_scan_op();
 
 // ssd_scan (Mamba2, Dao and Gu 2024, section 5): per head h with scalar decay
 //   dt = clamp(softplus(dt + dt_bias), dt_min, dt_max);  S = exp(dt * A) * S + (dt * x) B^T;  y = S C + D * x
-// in token order. The state is f32 [heads, head_dim, states].
+// The state is f32 [heads, head_dim, states].
 struct SsdScanDesc {
   int64_t heads = 0, head_dim = 0, states = 0, groups = 0;
   std::string describe() const;
@@ -74,6 +74,7 @@ struct SsdScanArgs {
   RaggedRows rows;
   StateSlots state;
   TensorView y;  // f32 [tokens, heads, head_dim]
+  bool reproducible = false;  // in token order: the same bits however a row is cut into steps
 };
 using SsdScanOp = Op<SsdScanDesc, SsdScanArgs>;
 const SsdScanOp& ssd_scan_op();

@@ -8,7 +8,7 @@ namespace medley {
 
 DeltaRule::DeltaRule(LoadContext& context, const std::string& name, const DeltaRuleSizes& sizes,
                      DeltaRuleWeights weights, CacheLayout& cache)
-    : sizes_(sizes), weights_(std::move(weights)), dtype_(context.dtype) {
+    : sizes_(sizes), weights_(std::move(weights)), dtype_(context.dtype), reproducible_(context.reproducible) {
   const int64_t channels = sizes.channels();
   place_ = cache.add_state(name, conv_state_bytes(channels, sizes.conv_width) + sizes.values() * sizes.k_dim * 4,
                            fmt::format("convolution {} x {} + recurrent {} x {} x {}, f32", sizes.conv_width - 1,
@@ -46,7 +46,8 @@ void DeltaRule::forward(const Step& step, const TensorView& qkv, const TensorVie
          .scale = float(1 / std::sqrt(double(s.k_dim))),
          .rows = rows,
          .state = state_slots(step, place_, conv_state_bytes(channels, s.conv_width)),
-         .y = scanned},
+         .y = scanned,
+         .reproducible = reproducible_},
         exec);
   const TensorView normed = exec.workspace.alloc(dtype_, {tokens, s.values()});
   weights_.norm.gated(scanned.reshape({tokens, s.values()}), gate, s.gate, normed, exec);

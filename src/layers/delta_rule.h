@@ -48,6 +48,7 @@ class DeltaRule {
   DeltaRuleSizes sizes_;
   DeltaRuleWeights weights_;
   DType dtype_ = DType::f32;
+  bool reproducible_ = false;
   CachePlace place_;
   Kernel<CausalConvArgs> conv_;
   Kernel<GatedDeltaArgs> scan_;

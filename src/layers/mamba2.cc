@@ -4,7 +4,8 @@
 
 namespace medley {
 
-Mamba2::Mamba2(LoadContext& context, const Mamba2Spec& spec, CacheLayout& cache) : spec_(spec), dtype_(context.dtype) {
+Mamba2::Mamba2(LoadContext& context, const Mamba2Spec& spec, CacheLayout& cache)
+    : spec_(spec), dtype_(context.dtype), reproducible_(context.reproducible) {
   const std::string& at = spec.prefix;
   const HeadRange mine = heads_of(context.shard(), spec.heads, spec.groups, at + "mixer");
   heads_ = mine.heads.count;
@@ -93,7 +94,8 @@ void Mamba2::forward(const Step& step, const TensorView& x, const TensorView& y,
          .dt_max = spec_.dt_max,
          .rows = rows,
          .state = state_slots(step, place_, conv_state_bytes(inner + 2 * bc, spec_.conv_width)),
-         .y = scanned},
+         .y = scanned,
+         .reproducible = reproducible_},
         exec);
   const TensorView normed = exec.workspace.alloc(dtype_, {tokens, inner});
   const TensorView scanned_rows = scanned.reshape({tokens, inner});

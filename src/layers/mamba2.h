@@ -51,6 +51,7 @@ class Mamba2 {
   Mamba2Spec spec_;
   int64_t heads_ = 0, groups_ = 0;  // of this rank
   DType dtype_;
+  bool reproducible_;
   CachePlace place_;
   ColumnParallelLinear in_;  // z over x over B over C over dt
   Parameter conv_weight_, conv_bias_, a_, d_, dt_bias_;

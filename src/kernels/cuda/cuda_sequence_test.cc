@@ -1,9 +1,10 @@
-// Linear attention, the indexer's choice and sparse attention on the device against the plain CPU kernels; every row of
-// a batch must have the bits it has alone.
+// Linear attention, Mamba2 by chunks, the indexer's choice and sparse attention on the device against the plain CPU
+// kernels; every row of a batch must have the bits it has alone.
 #include "kernels/linear_attention.h"
 
 #include "kernels/cuda/cuda_test.h"
 #include "kernels/sparse_attention.h"
+#include "kernels/state_space.h"
 
 namespace medley::test {
 namespace {
@@ -119,6 +120,124 @@ TEST_F(CudaSequenceTest, GatedDeltaByChunks) {
       }
     }
     EXPECT_TRUE(same_bits(down(one.y), y.slice(0, 1, 200))) << desc.describe();
+
+    // Where it is asked for, the row has the same bits in two steps.
+    GatedDeltaArgs whole = one;
+    whole.reproducible = true;
+    whole.y = up(poisoned(DType::f32, {200, c.heads, c.v_dim}));
+    run_device(gated_delta_op(), desc, whole);
+    const TensorView parts = up(poisoned(DType::f32, {200, c.heads, c.v_dim}));
+    for (int32_t first : {0, 100}) {
+      GatedDeltaArgs part = whole;
+      part.y = parts;
+      for (TensorView* view : {&part.q, &part.k, &part.v, &part.dt, &part.beta, &part.y})
+        *view = view->slice(0, first, 100);
+      part.rows = {up(ints({0, 100})), whole.rows.computed, 1, 100, 100, 200};
+      part.state.read = up(ints({first == 0 ? -1 : granules}), whole.state.read);
+      part.state.write = up(ints({granules}), whole.state.read);
+      run_device(gated_delta_op(), desc, part);
+    }
+    EXPECT_TRUE(same_bits(down(whole.y), down(parts))) << desc.describe();
+  }
+}
+
+// Mamba2's scan of rows of many new tokens, which go by chunks, beside rows of few.
+TEST_F(CudaSequenceTest, SsdByChunks) {
+  struct Case {
+    int64_t heads, states, groups;
+    float x_scale, b_scale;
+  };
+  const std::vector<int32_t> fresh{1, 200, 64, 63, 0, 65, 1000, 128}, computed{5, 0, 7, 9, 3, 1, 50, 2};
+  const int64_t num_rows = int64_t(fresh.size());
+  std::vector<int32_t> offsets{0};
+  for (int32_t n : fresh) offsets.push_back(offsets.back() + n);
+  const int64_t tokens = offsets.back();
+  for (const Case c : {Case{6, 128, 2, 1, 1}, Case{3, 64, 1, 1e-6f, 1}, Case{2, 256, 2, 300, 1e-4f}}) {
+    const SsdScanDesc desc{c.heads, 64, c.states, c.groups};
+    const TensorView rate = random(DType::f32, {c.heads}), bias = random(DType::f32, {c.heads}),
+                     skip = random(DType::f32, {c.heads});
+    // The first head forgets little, the second nearly all.
+    for (int64_t i = 0; i < c.heads; ++i)
+      put(rate, i, -std::exp(at(rate, i)) * (i == 0 ? 0.01f : i == 1 ? 20.0f : 0.2f));
+    const int32_t granules = int32_t(c.heads * 64 * c.states * 4 / state_granule);
+    const TensorView states = random(DType::f32, {10 * int64_t(granules) * state_granule / 4}, c.x_scale * c.b_scale);
+    // No state before; in place; from one slot to another; not written.
+    const TensorView read = ints({0, -1, 2 * granules, 3 * granules, 4 * granules, 5 * granules, 6 * granules, -1});
+    const TensorView write =
+        ints({0, granules, 2 * granules, 7 * granules, -1, 8 * granules, 6 * granules, 9 * granules});
+    // x, B and C side by side, as the convolution leaves them.
+    const int64_t inner = c.heads * 64, bc = c.groups * c.states;
+    const TensorView convolved = random(DType::f32, {tokens, inner + 2 * bc});
+    SsdScanArgs a{.x = convolved.slice(1, 0, inner).split_last(c.heads, 64),
+                  .dt = random(DType::f32, {tokens, c.heads}),
+                  .b = convolved.slice(1, inner, bc).split_last(c.groups, c.states),
+                  .c = convolved.slice(1, inner + bc, bc).split_last(c.groups, c.states),
+                  .a = rate.as<float>(),
+                  .d = skip.as<float>(),
+                  .dt_bias = bias.as<float>(),
+                  .dt_min = 0.001f,
+                  .dt_max = 2.0f,
+                  .rows = {ints(offsets), ints(computed), num_rows, tokens, 1000, 1050},
+                  .state = {static_cast<std::byte*>(states.data), read.as<int32_t>(), write.as<int32_t>()},
+                  .y = poisoned(DType::f32, {tokens, c.heads, 64})};
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t i = 0; i < inner + bc; ++i) convolved.row<float>(t)[i] *= i < inner ? c.x_scale : c.b_scale;
+    SsdScanArgs d = a;
+    const TensorView before = up(states), device_convolved = up(convolved);
+    d.rows.row_offsets = up(a.rows.row_offsets), d.rows.computed = up(a.rows.computed);
+    d.state = {nullptr, up(read, a.state.read), up(write, a.state.write)};
+    d.x = device_convolved.slice(1, 0, inner).split_last(c.heads, 64);
+    d.b = device_convolved.slice(1, inner, bc).split_last(c.groups, c.states);
+    d.c = device_convolved.slice(1, inner + bc, bc).split_last(c.groups, c.states);
+    d.dt = up(a.dt), d.a = up(rate, a.a), d.d = up(skip, a.d), d.dt_bias = up(bias, a.dt_bias);
+
+    // Kernels by chunks are those that need a workspace.
+    const auto launch = [&](SsdScanArgs args, bool by_chunks) {
+      Workspace workspace(Device::cuda);
+      ExecContext context{pool_, workspace};
+      args.y = up(poisoned(DType::f32, {args.x.size(0), c.heads, 64}));
+      const TensorView after = up(states);
+      copy_bytes(after.data, before.data, before.bytes());
+      args.state.base = static_cast<std::byte*>(after.data);
+      KernelSelector(Device::cuda, Level::cuda).resolve(ssd_scan_op(), desc)(args, context);
+      synchronize();
+      EXPECT_EQ(workspace.capacity() > 0, by_chunks) << desc.describe();
+      return std::pair(down(args.y), down(after));
+    };
+    const int64_t slot_size = int64_t(granules) * state_granule / 4;
+    const auto row_of = [&](const TensorView& y, int64_t r) {
+      return y.slice(0, offsets[size_t(r)], fresh[size_t(r)]);
+    };
+    const auto [y, after] = launch(d, true);
+    SsdScanArgs by_tokens = d;
+    by_tokens.reproducible = true;
+    const auto [token_y, token_after] = launch(by_tokens, false);
+    run_host(ssd_scan_op(), desc, a);
+    constexpr double split_operands_error = 4e-6;
+    for (int64_t r = 0; r < num_rows; ++r) {
+      if (fresh[size_t(r)] == 0) continue;
+      const bool chunked = fresh[size_t(r)] >= 64;
+      EXPECT_LT(error(row_of(y, r), row_of(a.y, r)), chunked ? split_operands_error : f32_error)
+          << desc.describe() << ", row " << r;
+      EXPECT_LT(error(row_of(token_y, r), row_of(a.y, r)), f32_error) << desc.describe() << ", row " << r;
+      EXPECT_NE(same_bits(row_of(y, r), row_of(token_y, r)), chunked) << desc.describe() << ", row " << r;
+      const int64_t first = int64_t(write.as<int32_t>()[r]) * state_granule / 4;
+      if (first >= 0) {
+        EXPECT_LT(error(after.slice(0, first, slot_size), states.slice(0, first, slot_size)), split_operands_error)
+            << desc.describe() << ", row " << r;
+      }
+      SsdScanArgs one = d;
+      one.rows = {
+          up(ints({0, fresh[size_t(r)]})), d.rows.computed.slice(0, r, 1), 1, fresh[size_t(r)], fresh[size_t(r)], 1050};
+      one.state.read += r, one.state.write += r;
+      for (TensorView* view : {&one.x, &one.dt, &one.b, &one.c}) *view = row_of(*view, r);
+      const auto [alone, alone_after] = launch(one, chunked);
+      EXPECT_TRUE(same_bits(alone, row_of(y, r))) << desc.describe() << ", row " << r;
+      if (first >= 0) {
+        EXPECT_TRUE(same_bits(alone_after.slice(0, first, slot_size), after.slice(0, first, slot_size)))
+            << desc.describe() << ", row " << r;
+      }
+    }
   }
 }
 

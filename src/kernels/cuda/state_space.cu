@@ -1,8 +1,11 @@
 // The recurrences in token order, with a row's state in registers for the length of its chunk: memory is read and
-// written once, which is what a decode step costs. (Chunked prefill by matrix products is another kernel's business.)
+// written once, which is what a decode step costs. Mamba2's rows of many new tokens are ssd_chunks.cu's business.
 #include "kernels/state_space.h"
 
+#include <climits>
+
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/ssd_chunks.h"
 #include "kernels/cuda/state_slots.h"
 
 namespace medley::cuda {
@@ -217,6 +220,7 @@ struct Ssd {
   int64_t x_token, x_head, dt_token, b_token, b_group, c_token, c_group, y_token, y_head;
   int heads, head_dim, states, groups;
   float dt_min, dt_max;
+  int most_tokens;  // rows with more go by chunks
 };
 
 constexpr int ssd_rows = 8;  // of the head, per warp: 8 rows x `wide` states in registers
@@ -256,6 +260,7 @@ __global__ void __launch_bounds__(threads) ssd(Ssd a) {
   wait_for_previous();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int row = blockIdx.y, head = blockIdx.x;
+  if (a.state.row_offsets[row + 1] - a.state.row_offsets[row] > a.most_tokens) return;
   const int first_row = (blockIdx.z * (threads / 32) + warp) * ssd_rows;
   if (first_row >= a.head_dim) return;
   const int rows = min(ssd_rows, a.head_dim - first_row);
@@ -337,6 +342,11 @@ std::string supports_ssd(const SsdScanDesc& d) {
 
 void run_ssd(const SsdScanArgs& a, ExecContext& context) {
   if (a.rows.num_rows == 0 || a.x.size(1) * a.x.size(2) == 0) return;
+  const bool chunks = ssd_takes_chunks(a);
+  if (chunks && a.rows.max_new_tokens >= ssd_chunked_from) {
+    ssd_by_chunks(a, context);
+    if (a.rows.num_rows == 1) return;
+  }
   const Ssd args{.x = data_of<float>(a.x),
                  .dt = data_of<float>(a.dt),
                  .b = data_of<float>(a.b),
@@ -360,7 +370,8 @@ void run_ssd(const SsdScanArgs& a, ExecContext& context) {
                  .states = int(a.b.size(2)),
                  .groups = int(a.b.size(1)),
                  .dt_min = a.dt_min,
-                 .dt_max = a.dt_max};
+                 .dt_max = a.dt_max,
+                 .most_tokens = chunks ? ssd_chunked_from - 1 : INT_MAX};
   const int states = args.states;
   const bool aligned = (reinterpret_cast<uintptr_t>(a.state.base) + uintptr_t(a.state.offset_bytes)) % 16 == 0;
   const dim3 grid(unsigned(args.heads), unsigned(a.rows.num_rows), blocks_for(args.head_dim, threads / 32 * ssd_rows));
