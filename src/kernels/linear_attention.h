@@ -31,7 +31,7 @@ struct GatedDeltaArgs {
   float l2_eps = 1e-6f;
   RaggedRows rows;
   StateSlots state;
-  TensorView y;  // f32 [tokens, heads, v_dim]
+  TensorView y;               // f32 [tokens, heads, v_dim]
   bool reproducible = false;  // in token order: the same bits however a row is cut into steps
 };
 using GatedDeltaOp = Op<GatedDeltaDesc, GatedDeltaArgs>;

@@ -73,7 +73,7 @@ struct SsdScanArgs {
   float dt_min = 0, dt_max = 0;    // clamp of dt after the softplus
   RaggedRows rows;
   StateSlots state;
-  TensorView y;  // f32 [tokens, heads, head_dim]
+  TensorView y;               // f32 [tokens, heads, head_dim]
   bool reproducible = false;  // in token order: the same bits however a row is cut into steps
 };
 using SsdScanOp = Op<SsdScanDesc, SsdScanArgs>;
