@@ -25,6 +25,9 @@ struct EngineOptions {
   std::string dtype = "auto";    // inputs of matrix products and the cache: "f32", "bf16", "auto" (as stored)
   // What linear layers multiply: as `dtype` says, or, where weights are quantised in blocks (GGUF files), "int8".
   std::string activations = "auto";
+  // Block-quantised weights (GGUF). "keep": they stay in blocks; "expand": they are stored as dtype when loaded, two to
+  // eight times the memory; "auto": keep on the CPU, expand on a device, whose kernels read no blocks.
+  std::string blocks = "auto";
   int threads = 0;                   // 0: one per processor
   uint64_t memory = 0;               // bytes for the cache; 0: what is useful of the memory that is free
   int64_t max_batched_tokens = 512;  // in one step, of all requests

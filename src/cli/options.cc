@@ -37,6 +37,13 @@ void add_compute_options(CLI::App& command, EngineOptions& options) {
       ->check(quiet(CLI::IsMember({"auto", "int8"})))
       ->type_name("auto|int8")
       ->capture_default_str();
+  command
+      .add_option("--blocks", options.blocks,
+                  "Block-quantised weights (GGUF). keep: in blocks; expand: as --dtype, two to eight times the memory; "
+                  "auto: keep on the CPU, expand on a device")
+      ->check(quiet(CLI::IsMember({"auto", "keep", "expand"})))
+      ->type_name("auto|keep|expand")
+      ->capture_default_str();
   command.add_option("--threads", options.threads, "Threads; 0: one per processor. They change no bit of the result")
       ->check(quiet(CLI::Range(0, 1024)))
       ->type_name("N")

@@ -295,6 +295,14 @@ TEST(EngineActivations, Int8NeedsWeightsInBlocksAndTheCpu) {
               testing::HasSubstr("quantised in blocks"));
 }
 
+TEST(EngineBlocks, OptionsThatCannotBeAreRefused) {
+  const std::filesystem::path llama = source / "tests/golden/gguf_llama";
+  EXPECT_EQ(load_error(llama, {.backend = "cpu", .blocks = "drop"}),
+            "blocks \"drop\" are not known; use auto, keep or expand");
+  EXPECT_EQ(load_error(llama, {.backend = "cpu", .activations = "int8", .blocks = "expand"}),
+            "activations int8 need weights in blocks; use blocks keep, or activations auto");
+}
+
 TEST(EngineActivations, Int8IsForLinearLayersOfBlocks) {
   for (const char* level : {"ref", "simd", ""}) {
     EngineOptions options{.backend = "cpu", .activations = "int8", .threads = 1, .memory = 4 << 20, .kernels = level};

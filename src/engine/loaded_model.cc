@@ -45,6 +45,15 @@ bool wants_int8(const std::string& activations) {
   return activations == "int8";
 }
 
+// Are weights in blocks stored as the model's dtype? On a device they have to be.
+bool expands_blocks(const std::string& blocks, Device device) {
+  if (blocks == "auto") return device != Device::cpu;
+  if (blocks != "keep" && blocks != "expand") fail("blocks \"{}\" are not known; use auto, keep or expand", blocks);
+  if (blocks == "keep" && device != Device::cpu)
+    fail("blocks keep: backend {} has no kernels that read blocks; use backend cpu, or blocks expand", name_of(device));
+  return blocks == "expand";
+}
+
 void refuse_int8_on(Device device) {
   fail("activations int8: backend {} has no kernels for them; use backend cpu, or activations auto", name_of(device));
 }
@@ -65,6 +74,8 @@ LoadedModel load_model(const ModelSource& source, const EngineOptions& options) 
   if (int8 && options.backend == "cuda") refuse_int8_on(Device::cuda);
   loaded.device = choose_device(options.backend);
   if (int8 && loaded.device != Device::cpu) refuse_int8_on(loaded.device);
+  const bool expand = expands_blocks(options.blocks, loaded.device);
+  if (int8 && expand) fail("activations int8 need weights in blocks; use blocks keep, or activations auto");
   loaded.dtype = choose_dtype(options.dtype, config);
   loaded.mtp = options.mtp;
   loaded.threads = std::make_unique<ThreadPool>(options.threads);
@@ -82,7 +93,8 @@ LoadedModel load_model(const ModelSource& source, const EngineOptions& options) 
       random_weights ? WeightLoader::random({}) : WeightLoader(*loaded.checkpoint, {}, options.progress);
   KernelSelector kernels(loaded.device, highest_level(options.kernels, loaded.device));
   LoadContext context{
-      weights, kernels, *loaded.comm, *loaded.threads, loaded.dtype, options.reproducible, options.later_ties, int8};
+      weights, kernels, *loaded.comm, *loaded.threads, loaded.dtype, options.reproducible, options.later_ties,
+      int8,    expand};
   loaded.model->load(context, {.mtp = options.mtp});
   if (context.uploader) context.uploader->finish();
   weights.finish();

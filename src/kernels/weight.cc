@@ -85,10 +85,14 @@ int64_t packed_bytes(WeightLayout layout, DType dtype, int64_t n, int64_t k) {
 void pack_rows(const TensorView& source, int64_t row0, const WeightView& to, std::byte* data) {
   MEDLEY_CHECK(source.rank == 2 && source.size(1) == to.k);
   MEDLEY_CHECK(row0 >= 0 && row0 + source.size(0) <= to.n);
-  if (is_block(source.dtype) && to.dtype == DType::f32) {
+  if (is_block(source.dtype) && !is_block(to.dtype)) {
     std::vector<float> values(size_t(source.elements()));
     dequantize(source, values.data());
-    return pack_rows(TensorView(values.data(), DType::f32, {source.size(0), source.size(1)}), row0, to, data);
+    if (to.dtype == DType::f32)
+      return pack_rows(TensorView(values.data(), DType::f32, {source.size(0), source.size(1)}), row0, to, data);
+    MEDLEY_CHECK(to.dtype == DType::bf16);
+    std::vector<bf16> rounded(values.begin(), values.end());
+    return pack_rows(TensorView(rounded.data(), DType::bf16, {source.size(0), source.size(1)}), row0, to, data);
   }
   MEDLEY_CHECK(source.dtype == to.dtype);
   if (is_block(to.dtype)) {

@@ -29,8 +29,8 @@ int64_t packed_bytes(WeightLayout layout, DType dtype, int64_t n, int64_t k);
 
 // Packs rows [row0, row0 + source.size(0)) of the matrix in `to` (which has n rows in all) from `source`, a 2-d view
 // that may be strided (a shard of a mapped file). Merged matrices (gate over up, q over k over v) are packed part by
-// part; rows nobody packs must be padding. A source of a block type may be packed into a matrix of f32 (a transposed
-// one has to be: its blocks run along n).
+// part; rows nobody packs must be padding. A source of a block type may be packed into a matrix of f32 or bf16 (a
+// transposed one has to be: its blocks run along n).
 void pack_rows(const TensorView& source, int64_t row0, const WeightView& to, std::byte* data);
 
 // Element (row, column) of slot `slot` as float, from any layout: for tests and for kernels' references.

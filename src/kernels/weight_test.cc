@@ -59,6 +59,29 @@ TEST(Weight, PartsPackAsTheWholeDoes) {
     }
 }
 
+TEST(Weight, BlocksPackAsTheValuesTheyStandFor) {
+  std::mt19937 rng(4);
+  for (DType type : test::block_types)
+    for (DType dtype : {DType::f32, DType::bf16})
+      for (WeightLayout layout : layouts) {
+        const int64_t n = 70, k = 512;
+        std::vector<std::byte> blocks = test::random_blocks(rng, type, n, k);
+        const TensorView source(blocks.data(), type, {n, k});
+        std::vector<float> values(size_t(n * k));
+        dequantize(source, values.data());
+        Buffer packed(size_t(packed_bytes(layout, dtype, n, k)));
+        const WeightView view{.data = packed.data(), .dtype = dtype, .layout = layout, .n = n, .k = k};
+        for (auto [begin, end] : {std::pair<int64_t, int64_t>{0, 64}, {64, 70}})
+          pack_rows(source.slice(0, begin, end - begin), begin, view, packed.data());
+        for (int64_t row = 0; row < n; ++row)
+          for (int64_t c = 0; c < k; ++c) {
+            const float value = values[size_t(row * k + c)];
+            ASSERT_EQ(weight_at(view, 0, row, c), dtype == DType::f32 ? value : float(bf16(value)))
+                << int(type) << " " << row << " " << c;
+          }
+      }
+}
+
 TEST(Weight, AStridedSourcePacksAsADenseOne) {
   Rng rng(4);
   for (DType dtype : stored)

@@ -14,10 +14,10 @@ bool across_blocks(const TensorView& part) {
 }
 
 // Ends of the runs of consecutive parts that are packed in one dtype.
-std::vector<size_t> runs_of(const std::vector<TensorView>& parts) {
+std::vector<size_t> runs_of(const LoadContext& context, const std::vector<TensorView>& parts) {
   std::vector<size_t> ends;
   for (size_t i = 1; i <= parts.size(); ++i)
-    if (i == parts.size() || packed_dtype(parts[i]) != packed_dtype(parts[i - 1])) ends.push_back(i);
+    if (i == parts.size() || packed_dtype(context, parts[i]) != packed_dtype(context, parts[i - 1])) ends.push_back(i);
   return ends;
 }
 
@@ -59,7 +59,8 @@ void fill_random(LoadContext& context, PackedMatrices& packed) {
 
 }  // namespace
 
-DType packed_dtype(const TensorView& part) {
+DType packed_dtype(const LoadContext& context, const TensorView& part) {
+  if (context.expand_blocks && is_block(part.dtype)) return context.dtype;
   return across_blocks(part) ? DType::f32 : part.dtype;
 }
 
@@ -69,7 +70,7 @@ PackedMatrices pack_matrices(LoadContext& context, WeightLayout layout,
   WeightView& view = packed.view;
   view.layout = layout;
   view.slots = int64_t(slots.size());
-  view.dtype = packed_dtype(slots.at(0).at(0));
+  view.dtype = packed_dtype(context, slots.at(0).at(0));
   view.k = slots[0][0].size(1);
   view.n = rows_of(slots[0]);
   view.slot_bytes = packed_bytes(layout, view.dtype, view.n, view.k);
@@ -101,10 +102,15 @@ PackedMatrices pack_matrices(LoadContext& context, WeightLayout layout,
     MEDLEY_CHECK(slots[slot].size() == slots[0].size());
     int64_t row0 = 0;
     for (const TensorView& part : slots[slot]) {
-      if (packed_dtype(part) != view.dtype)
+      const DType stored = packed_dtype(context, part);
+      if (stored != view.dtype)
         fail("experts' matrices of one kind are stored as {} and {}; store them alike", name_of(view.dtype),
-             name_of(part.dtype));
+             name_of(stored));
+      // Blocks that run across the rows are taken apart once.
       const int64_t each = across_blocks(part) ? part.size(0) : run;
+      if (device == Device::cuda && each > run && part.size(0) > run)
+        fail("a matrix of {} x {} whose blocks run across its rows is too large to be loaded onto the device",
+             part.size(0), view.k);
       for (int64_t row = 0; row < part.size(0); row += each)
         tasks.push_back({part.slice(0, row, std::min(each, part.size(0) - row)), row0 + row, int64_t(slot)});
       row0 += part.size(0);
@@ -148,11 +154,11 @@ Linear::Linear(LoadContext& context, const std::vector<LinearPart>& parts) {
     scale_columns_ = context.kernels.resolve(scale_columns_op(), {.dim = out_});
   }
   size_t begin = 0;
-  for (const size_t end : runs_of(views)) {
+  for (const size_t end : runs_of(context, views)) {
     const std::vector<TensorView> run(views.begin() + std::ptrdiff_t(begin), views.begin() + std::ptrdiff_t(end));
     Segment segment;
     segment.first = rows_of(std::span(views).first(begin));
-    const DType stored = packed_dtype(run[0]);
+    const DType stored = packed_dtype(context, run[0]);
     segment.kernel = context.kernels.resolve(linear_op(), {.in = in_,
                                                            .out = rows_of(run),
                                                            .x = context.dtype,
@@ -202,7 +208,7 @@ ExpertLinear::ExpertLinear(LoadContext& context, const std::vector<std::vector<T
   const int64_t rows = rows_of(parts);
   MEDLEY_CHECK(bias.empty() || int64_t(bias.size()) == slots_ * rows);
   size_t begin = 0;
-  for (const size_t end : runs_of(parts)) {
+  for (const size_t end : runs_of(context, parts)) {
     const auto run_of = [&](const std::vector<TensorView>& of) {
       return std::vector<TensorView>(of.begin() + std::ptrdiff_t(begin), of.begin() + std::ptrdiff_t(end));
     };
@@ -212,7 +218,7 @@ ExpertLinear::ExpertLinear(LoadContext& context, const std::vector<std::vector<T
     desc.slots = slots_;
     desc.x = context.dtype;
     desc.in = parts[0].size(1), desc.out = rows_of(run_of(parts));
-    desc.weight = packed_dtype(parts[begin]);
+    desc.weight = packed_dtype(context, parts[begin]);
     desc.int8 = context.int8 && is_block(desc.weight);
     segment.kernel = context.kernels.resolve(grouped_linear_op(), desc);
     desc_ = desc;

@@ -29,8 +29,9 @@ struct PackedMatrices {
 };
 PackedMatrices pack_matrices(LoadContext& context, WeightLayout layout,
                              const std::vector<std::vector<TensorView>>& slots);
-// The dtype a view is packed in: its own, but f32 where blocks run along the rows' other dimension (a transposed view).
-DType packed_dtype(const TensorView& part);
+// The dtype a view is packed in: its own; of blocks the model's where they are expanded, else f32 where they run along
+// the rows' other dimension (a transposed view).
+DType packed_dtype(const LoadContext& context, const TensorView& part);
 
 // The parts of a merged matrix may be stored in different types (in GGUF files they often are). Runs of parts of one
 // type become one segment: a matrix with its own kernel, which writes its columns of y.

@@ -208,7 +208,7 @@ TEST_F(LinearTest, ATransposedBlockMatrixIsPackedInFloat32) {
   TensorView view = loader_->take("kv_b", {64, 96});
   std::swap(view.shape[0], view.shape[1]);
   std::swap(view.strides[0], view.strides[1]);
-  EXPECT_EQ(packed_dtype(view), DType::f32);
+  EXPECT_EQ(packed_dtype(context, view), DType::f32);
   const PackedMatrices packed = pack_matrices(context, WeightLayout::panel, {{view}});
   const std::vector<double> w = dequantized("kv_b");
   for (int64_t r = 0; r < 96; ++r)

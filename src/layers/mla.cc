@@ -94,9 +94,9 @@ void Mla::load_absorbed(LoadContext& context) {
   HeadwiseLinearDesc desc;
   desc.heads = heads_;
   desc.x = dtype_;
-  desc.in = nope, desc.out = rank, desc.weight = packed_dtype(uk.at(0)[0]);
+  desc.in = nope, desc.out = rank, desc.weight = packed_dtype(context, uk.at(0)[0]);
   absorb_q_ = context.kernels.resolve(headwise_linear_op(), desc);
-  desc.in = rank, desc.out = v_dim, desc.weight = packed_dtype(uv.at(0)[0]);
+  desc.in = rank, desc.out = v_dim, desc.weight = packed_dtype(context, uv.at(0)[0]);
   absorb_v_ = context.kernels.resolve(headwise_linear_op(), desc);
   w_uk_ = pack_matrices(context, absorb_q_.layout, uk);
   w_uv_ = pack_matrices(context, absorb_v_.layout, uv);

@@ -98,12 +98,13 @@ class Decoder : public Model {
   void load_embedding(LoadContext& context) {
     const std::vector<int64_t> shape{spec_.info.vocab_size, spec_.info.hidden_size};
     const TensorView table = context.weights.take(spec_.embedding, shape);
-    embed_ = context.kernels.resolve(embedding_op(), {.dim = shape[1], .weight = table.dtype});
+    const DType stored = packed_dtype(context, table);
+    embed_ = context.kernels.resolve(embedding_op(), {.dim = shape[1], .weight = stored});
     const std::string& head = spec_.tied ? spec_.embedding : spec_.head;
     if (spec_.tied) context.weights.ignore(spec_.head);
     head_ = Linear(context, {{head, "", shape[0], shape[1], {}}});
     // Rows are gathered from a table of their own, but for blocks: those are dequantised anyway, from any layout.
-    if (spec_.tied && is_block(table.dtype)) {
+    if (spec_.tied && is_block(stored)) {
       embedding_.view = head_.weight();
     } else {
       embedding_ = pack_matrices(context, WeightLayout::row_major, {{table}});

@@ -31,8 +31,9 @@ constexpr double bar = 1e-3;
 class GoldenTest : public testing::TestWithParam<std::filesystem::path> {
  protected:
   std::unique_ptr<EngineCore> load(int64_t chunk, bool reproducible, const std::string& kernels, bool mtp = false,
-                                   const std::string& backend = test_backend()) {
+                                   const std::string& backend = test_backend(), const std::string& blocks = "auto") {
     EngineOptions options;
+    options.blocks = blocks;
     options.backend = backend;
     options.dtype = "f32";
     options.threads = 2;
@@ -78,6 +79,34 @@ TEST_P(GoldenTest, LogitsAreTransformersInAnyChunking) {
         }
       }
 }
+
+// Weights in blocks, stored as float32 when they are loaded.
+class ExpandedTest : public GoldenTest {};
+
+std::vector<std::filesystem::path> gguf_folders() {
+  std::vector<std::filesystem::path> folders = golden_folders();
+  std::erase_if(folders, [](const auto& folder) { return !std::filesystem::exists(folder / "model.gguf"); });
+  return folders;
+}
+
+TEST_P(ExpandedTest, LogitsAreThoseOfTheValuesTheBlocksStandFor) {
+  const std::vector<GoldenCase> cases = read_golden(GetParam());
+  ASSERT_FALSE(cases.empty());
+  for (const std::string& kernels : {plain_kernels(), std::string()}) {
+    const auto engine = load(0, false, kernels, false, test_backend(), "expand");
+    for (const std::string& kernel : engine->kernels())
+      EXPECT_FALSE(kernel.find("weight q") != std::string::npos || kernel.find("weight iq") != std::string::npos ||
+                   kernel.find("weight mxfp4") != std::string::npos)
+          << kernel;
+    for (const GoldenCase& golden : cases) {
+      const Comparison found = compare(run_logits(*engine, golden.prompt), golden.logits);
+      EXPECT_LE(found.max_error, aim * found.deviation) << kernels;
+    }
+  }
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ExpandedTest);  // other checkpoints may be folders only
+INSTANTIATE_TEST_SUITE_P(All, ExpandedTest, testing::ValuesIn(gguf_folders()), folder_name);
 
 TEST_P(GoldenTest, GreedyTokensAreTransformersUpToAnUndecidedStep) {
   const std::vector<GoldenCase> cases = read_golden(GetParam());
