@@ -2,13 +2,12 @@
 // Programming Guide, "Programmatic Dependent Launch and Synchronization"). A decode step is hundreds of kernels of a
 // few microseconds, of which the way in (code, arguments, first loads) is a good part.
 //
-// The rules for a kernel that launch_kernel() starts:
-//   - Every block calls wait_for_previous(), and before it touches nothing but its arguments and what no kernel of a
-//   step
-//     writes: parameters and the step's own tables. The wait is also what makes the order of the stream hold: a kernel
-//     that ended without it would let the next one run beside the one before.
-//   - let_next_start() says that blocks of the next kernel may take the room that is left. At the start where a kernel
-//     is small; in one that streams memory, after its last loads, or the next one's first loads compete with them.
+// The rules for a kernel that launch_kernel() starts. Every block calls wait_for_previous(). Before, it touches nothing
+// but its arguments and what no kernel of a step writes: parameters and the step's own tables. The wait is also what
+// makes the order of the stream hold: a kernel that ended without it would let the next one run beside the one before.
+//
+// let_next_start() says that blocks of the next kernel may take the room that is left: at the start where a kernel is
+// small; in one that streams memory after its last loads, or the next one's first loads compete with them.
 #pragma once
 
 #include "kernels/cuda/common.h"
